@@ -1,0 +1,92 @@
+"""Element-wise bounds of every state the agent has received, and uniform draws within them."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+
+class StateBounds:
+    """The paper's s_LOW and s_HIGH.
+
+    :param observation_space: the space of one observation. It decides the shape and whether draws
+        are whole numbers; its own limits are not used, only what was observed.
+    """
+
+    def __init__(self, observation_space: gym.Space[Any]) -> None:
+        if observation_space.shape is None or observation_space.dtype is None:
+            raise ValueError(
+                f"observation_space={observation_space} has no shape and dtype: uniform states "
+                "need a Box, Discrete, MultiDiscrete or MultiBinary space"
+            )
+        self.shape: tuple[int, ...] = observation_space.shape
+        self.integer_valued = not np.issubdtype(observation_space.dtype, np.floating)
+        self._dtype = np.dtype(observation_space.dtype)
+        # Integers beyond 2**53 would not survive in float64, infinities not in int64.
+        bound_dtype, low, high = (
+            (np.int64, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+            if self.integer_valued
+            else (np.float64, np.inf, -np.inf)
+        )
+        self.low: NDArray[Any] = np.full(self.shape, low, dtype=bound_dtype)
+        self.high: NDArray[Any] = np.full(self.shape, high, dtype=bound_dtype)
+
+    def update(self, obs: NDArray[Any]) -> None:
+        """Widen the bounds.
+
+        Values that are not finite are passed over: no uniform distribution reaches them.
+
+        :param obs: one observation or a batch of them.
+        """
+        obs = np.asarray(obs)
+        if obs.shape == self.shape:
+            obs = obs[None]
+        if obs.shape[1:] != self.shape:
+            raise ValueError(f"obs of shape {obs.shape} does not match the space's {self.shape}")
+        self._dtype = obs.dtype
+        lowest, highest = obs, obs
+        if not self.integer_valued and not np.isfinite(obs).all():
+            finite = np.isfinite(obs)
+            lowest, highest = np.where(finite, obs, np.inf), np.where(finite, obs, -np.inf)
+        np.minimum(self.low, lowest.min(axis=0), out=self.low)
+        np.maximum(self.high, highest.max(axis=0), out=self.high)
+
+    def sample(self, batch_size: int, generator: np.random.Generator) -> NDArray[Any]:
+        """Draw states uniformly within the bounds, both ends included.
+
+        :param batch_size: how many.
+        :param generator: the source of randomness.
+        :return: states in the dtype of the observations.
+        """
+        if np.any(self.low > self.high):
+            raise ValueError(
+                "no state was observed yet, or an element of it never had a finite value: pass "
+                "policy.observe_step as on_step_hook to the training Collector, or call "
+                "observe(obs), before the first draw"
+            )
+        size = (batch_size, *self.shape)
+        states: NDArray[Any]
+        if self.integer_valued:
+            states = generator.integers(self.low, self.high, size=size, endpoint=True)
+        else:
+            share = generator.random(size)
+            # Not low + share * (high - low): that overflows for the widest ranges.
+            states = (1.0 - share) * self.low + share * self.high
+            # ... and rounding may step over a bound, which a constant element must not do.
+            np.clip(states, self.low, self.high, out=states)
+        return states.astype(self._dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return both bounds and the observations' dtype."""
+        return {"low": self.low.copy(), "high": self.high.copy(), "dtype": self._dtype.str}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        if np.shape(state["low"]) != self.shape:
+            raise ValueError(
+                f"saved bounds of shape {np.shape(state['low'])} do not match the space's "
+                f"{self.shape}"
+            )
+        self.low[...], self.high[...] = state["low"], state["high"]
+        self._dtype = np.dtype(state["dtype"])

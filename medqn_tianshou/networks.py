@@ -1,0 +1,131 @@
+"""Q networks in the form Tianshou's policies call them: ``network(obs, state, info)``."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+Observations = NDArray[Any] | torch.Tensor
+
+
+class QNetwork(nn.Module):
+    """Features, then one linear layer to action values.
+
+    :param features: maps a float batch of observations to feature vectors.
+    :param hidden: the layers between the features and the action values, with the width they end
+        in. A dueling network has them twice.
+    :param action_count: number of actions.
+    :param dueling: estimate state values and advantages separately (arXiv:1511.06581).
+    :param scale_uint8: divide uint8 observations by 255, on the device.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: nn.Module,
+        hidden: Sequence[int],
+        action_count: int,
+        dueling: bool = False,
+        scale_uint8: bool = True,
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.advantage = _linear_layers([*hidden, action_count])
+        self.value = _linear_layers([*hidden, 1]) if dueling else None
+        self.scale_uint8 = scale_uint8
+
+    def forward(
+        self, obs: Observations, state: Any = None, info: Any = None
+    ) -> tuple[torch.Tensor, Any]:
+        """Return the action values, and the recurrent state as it came.
+
+        :param obs: a batch of observations; uint8 travels to the device as uint8.
+        :param state: not used, part of Tianshou's interface.
+        :param info: not used, part of Tianshou's interface.
+        """
+        device = next(self.parameters()).device
+        obs = torch.as_tensor(obs, device=device)
+        is_uint8 = obs.dtype == torch.uint8
+        obs = obs.float()
+        if is_uint8 and self.scale_uint8:
+            obs = obs / 255.0
+        features_BF = self.features(obs)
+        q_BA: torch.Tensor = self.advantage(features_BF)
+        if self.value is not None:
+            q_BA = self.value(features_BF) + q_BA - q_BA.mean(dim=1, keepdim=True)
+        return q_BA, state
+
+
+class NatureQNetwork(QNetwork):
+    """The network of "Human-level control through deep reinforcement learning" (nature14236).
+
+    :param observation_shape: channels (stacked frames), height, width.
+    :param action_count: number of actions.
+    :param dueling: estimate state values and advantages separately.
+    :param scale_uint8: divide uint8 observations by 255, on the device.
+    """
+
+    def __init__(
+        self,
+        *,
+        observation_shape: Sequence[int],
+        action_count: int,
+        dueling: bool = False,
+        scale_uint8: bool = True,
+    ) -> None:
+        channels, _, _ = observation_shape
+        features = nn.Sequential(
+            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(inplace=True),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            feature_count = features(torch.zeros(1, *observation_shape)).shape[1]
+        super().__init__(
+            features=features,
+            hidden=(feature_count, 512),
+            action_count=action_count,
+            dueling=dueling,
+            scale_uint8=scale_uint8,
+        )
+
+
+class MLPQNetwork(QNetwork):
+    """A multi-layer perceptron with ReLU, as the paper uses for low-dimensional tasks.
+
+    :param observation_shape: the shape of one observation, flattened before the first layer.
+    :param action_count: number of actions.
+    :param hidden_sizes: width of each hidden layer.
+    :param dueling: estimate state values and advantages separately.
+    """
+
+    def __init__(
+        self,
+        *,
+        observation_shape: Sequence[int],
+        action_count: int,
+        hidden_sizes: Sequence[int] = (32, 32),
+        dueling: bool = False,
+    ) -> None:
+        super().__init__(
+            features=nn.Flatten(),
+            hidden=(prod(observation_shape), *hidden_sizes),
+            action_count=action_count,
+            dueling=dueling,
+        )
+
+
+def _linear_layers(widths: Sequence[int]) -> nn.Sequential:
+    """Linear layers with ReLU between them, none after the last."""
+    layers: list[nn.Module] = []
+    for width_in, width_out in pairwise(widths):
+        layers += [nn.Linear(width_in, width_out), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers[:-1])

@@ -1,0 +1,256 @@
+"""MeDQN as a Tianshou policy: DQN's loss plus knowledge consolidation."""
+
+import warnings
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tianshou.data import Batch, ReplayBuffer, to_torch_as
+from tianshou.data.batch import BatchProtocol
+from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
+from tianshou.policy import DQNPolicy
+from tianshou.policy.base import TLearningRateScheduler
+from tianshou.policy.modelfree.dqn import DQNTrainingStats
+from torch.nn import functional as F  # noqa: N812
+
+from medqn_tianshou.loss import (
+    ConsolidationKind,
+    Reduction,
+    consolidation_loss,
+    validate_consolidation_options,
+)
+from medqn_tianshou.samplers import RealStateSampler, StateSampler
+from medqn_tianshou.schedules import ConstantSchedule, Schedule
+
+
+@dataclass(kw_only=True)
+class MeDQNTrainingStats(DQNTrainingStats):
+    """Each term of the loss, averaged over the epochs of one update.
+
+    ``loss`` is ``td_loss + consolidation_coef * consolidation_loss``, averaged likewise.
+    """
+
+    td_loss: float
+    consolidation_loss: float | None
+    """None where the coefficient is 0: the term is not computed then."""
+    consolidation_coef: float
+
+
+class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
+    """Memory-efficient DQN (Lan et al., TMLR 2023).
+
+    Each update holds the Q network to its own target network on sampled states::
+
+        loss = TD loss + consolidation_coef * distance(Q(s, .), Q_target(s, .))
+
+    With coefficient 0 and one epoch it is :class:`~tianshou.policy.DQNPolicy`, parameter for
+    parameter. All arguments of that class are taken; those below are added or differ.
+
+    A uniform sampler must see every state: pass :meth:`observe_step` to the training collector as
+    ``on_step_hook``. A schedule must know the time: call :meth:`set_env_step` in ``train_fn``.
+
+    :param target_update_freq: gradient steps between copies of the network to its target network,
+        which is required: consolidation needs it.
+    :param is_double: use double DQN; the paper's experiments do not.
+    :param clip_loss_grad: Huber TD loss. Unlike the base class, it respects prioritized weights.
+    :param state_sampler: draws the states to consolidate on; None is :class:`RealStateSampler`.
+    :param consolidation_coef: the paper's lambda, a number or a schedule by environment step.
+    :param consolidation_epochs: the paper's E. A mini-batch and its TD targets, computed once, give
+        this many gradient steps; the consolidation states are drawn anew for each.
+    :param consolidation_batch_size: how many states to draw; None is as many as transitions.
+    :param consolidation_loss: ``"mse"``, ``"huber"`` or ``"kl"``.
+    :param consolidation_reduction: ``"mean"`` or ``"sum"`` over actions.
+    :param max_grad_norm: clip the gradient to this norm; None does not clip.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: torch.nn.Module,
+        optim: torch.optim.Optimizer,
+        action_space: gym.spaces.Discrete,
+        target_update_freq: int,
+        discount_factor: float = 0.99,
+        estimation_step: int = 1,
+        reward_normalization: bool = False,
+        is_double: bool = True,
+        clip_loss_grad: bool = False,
+        observation_space: gym.Space[Any] | None = None,
+        lr_scheduler: TLearningRateScheduler | None = None,
+        state_sampler: StateSampler | None = None,
+        consolidation_coef: float | Schedule = 1.0,
+        consolidation_epochs: int = 1,
+        consolidation_batch_size: int | None = None,
+        consolidation_loss: ConsolidationKind = "mse",
+        consolidation_reduction: Reduction = "mean",
+        max_grad_norm: float | None = None,
+    ) -> None:
+        _require_at_least_one("consolidation_epochs", consolidation_epochs)
+        _require_at_least_one("target_update_freq", target_update_freq)
+        if consolidation_batch_size is not None:
+            _require_at_least_one("consolidation_batch_size", consolidation_batch_size)
+        if max_grad_norm is not None and not max_grad_norm > 0:
+            raise ValueError(f"max_grad_norm={max_grad_norm} must be positive; None does not clip")
+        validate_consolidation_options(consolidation_loss, consolidation_reduction)
+        super().__init__(
+            model=model,
+            optim=optim,
+            action_space=action_space,
+            discount_factor=discount_factor,
+            estimation_step=estimation_step,
+            target_update_freq=target_update_freq,
+            reward_normalization=reward_normalization,
+            is_double=is_double,
+            clip_loss_grad=clip_loss_grad,
+            observation_space=observation_space,
+            lr_scheduler=lr_scheduler,
+        )
+        self.state_sampler = RealStateSampler() if state_sampler is None else state_sampler
+        self.consolidation_epochs = consolidation_epochs
+        self.consolidation_batch_size = consolidation_batch_size
+        self.consolidation_kind = consolidation_loss
+        self.consolidation_reduction = consolidation_reduction
+        self.max_grad_norm = max_grad_norm
+        self._schedule: Schedule
+        if callable(consolidation_coef):
+            self._schedule = consolidation_coef
+            self._env_step_is_known = isinstance(consolidation_coef, ConstantSchedule)
+            self._coef = _require_coef(consolidation_coef(0))
+        else:
+            self.set_consolidation_coef(consolidation_coef)
+        self._buffer: ReplayBuffer | None = None
+
+    @property
+    def consolidation_coef(self) -> float:
+        """The coefficient now in force."""
+        return self._coef
+
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps taken so far, inner epochs counted."""
+        return self._iter
+
+    def set_consolidation_coef(self, value: float) -> None:
+        """Fix the coefficient; a schedule given before ends here."""
+        self._coef = _require_coef(value)
+        self._schedule = ConstantSchedule(self._coef)
+        self._env_step_is_known = True
+
+    def set_env_step(self, env_step: int) -> None:
+        """Move the coefficient's schedule to an environment step; to be called in ``train_fn``."""
+        self._coef = _require_coef(self._schedule(env_step))
+        self._env_step_is_known = True
+
+    def observe_step(self, action_batch: Any, rollout_batch: RolloutBatchProtocol) -> None:
+        """Show a step's states to the sampler: an ``on_step_hook`` for the training collector.
+
+        :param action_batch: not used, part of Tianshou's interface.
+        :param rollout_batch: the transitions about to be stored. Their successors are shown as
+            well: the last state of an episode is never an ``obs``.
+        """
+        self.state_sampler.observe(_network_input(rollout_batch.obs))
+        self.state_sampler.observe(_network_input(rollout_batch.obs_next))
+
+    def process_fn(
+        self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
+    ) -> BatchWithReturnsProtocol:
+        """Compute the TD targets, once for all epochs, and note the buffer to draw states from."""
+        self._buffer = buffer
+        return super().process_fn(batch, buffer, indices)
+
+    def post_process_fn(
+        self, batch: BatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
+    ) -> None:
+        """Update priorities, and let go of the buffer: a copy of the policy must not copy it."""
+        super().post_process_fn(batch, buffer, indices)
+        self._buffer = None
+
+    def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
+        """Take ``consolidation_epochs`` gradient steps on a batch (Algorithm 1, lines 12 to 18)."""
+        if not self._env_step_is_known:
+            warnings.warn(
+                f"consolidation_coef={self._schedule} stays at {self._coef:g}: "
+                "call policy.set_env_step(env_step) in the trainer's train_fn",
+                stacklevel=2,
+            )
+        weight_B = batch.pop("weight", 1.0)
+        losses = [self._gradient_step(batch, weight_B) for _ in range(self.consolidation_epochs)]
+        loss, td_loss, consolidation = torch.stack(losses).mean(dim=0).tolist()
+        return MeDQNTrainingStats(
+            loss=loss,
+            td_loss=td_loss,
+            consolidation_loss=consolidation if self._coef > 0 else None,
+            consolidation_coef=self._coef,
+        )
+
+    def _gradient_step(
+        self, batch: RolloutBatchProtocol, weight_B: torch.Tensor | float
+    ) -> torch.Tensor:
+        """Take one gradient step; return the loss, its TD part and its consolidation part."""
+        if self._iter % self.freq == 0:
+            self.sync_weight()
+        obs = _network_input(batch.obs)
+        if self._coef > 0:
+            states = self.state_sampler.sample(
+                self.consolidation_batch_size or len(obs),
+                self._buffer,  # type: ignore[arg-type]
+            )
+            # One pass over both halves costs less than two.
+            both_q_BA = self._q(np.concatenate((obs, states)))
+            q_BA, consolidated_q_BA = both_q_BA[: len(obs)], both_q_BA[len(obs) :]
+            with torch.no_grad():
+                target_q_BA = self._q(states, network=self.model_old)
+            consolidation = consolidation_loss(
+                consolidated_q_BA,
+                target_q_BA,
+                kind=self.consolidation_kind,
+                reduction=self.consolidation_reduction,
+            )
+        else:
+            q_BA = self._q(obs)
+            consolidation = q_BA.new_zeros(())
+
+        q_B = q_BA[np.arange(len(q_BA)), batch.act]
+        returns_B = to_torch_as(batch.returns.flatten(), q_B)
+        td_error_B = returns_B - q_B
+        td_loss_B = (
+            F.huber_loss(q_B, returns_B, reduction="none")
+            if self.clip_loss_grad
+            else td_error_B.pow(2)
+        )
+        td_loss = (td_loss_B * weight_B).mean()
+        loss = td_loss + self._coef * consolidation
+
+        self.optim.zero_grad()
+        loss.backward()
+        if self.max_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
+        self.optim.step()
+        self._iter += 1
+        batch.weight = td_error_B  # the new priorities, where the buffer is prioritized
+        return torch.stack((loss, td_loss, consolidation)).detach()
+
+    def _q(self, obs: Any, network: torch.nn.Module | None = None) -> torch.Tensor:
+        """Action values, without the greedy action that ``forward`` fetches from the device."""
+        q_BA: torch.Tensor = (network or self.model)(obs, state=None, info=Batch())[0]
+        return q_BA
+
+
+def _network_input(obs: Any) -> Any:
+    """The observation itself, where an action mask is wrapped around it."""
+    return obs.obs if hasattr(obs, "obs") else obs
+
+
+def _require_coef(value: float) -> float:
+    if not (isfinite(value) and value >= 0):
+        raise ValueError(f"consolidation_coef={value} must be a number of at least 0")
+    return float(value)
+
+
+def _require_at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name}={value} must be at least 1")
