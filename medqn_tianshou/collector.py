@@ -1,0 +1,163 @@
+"""A drop-in for Tianshou's Collector that never copies a finished episode."""
+
+import time
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tianshou.data import Batch, Collector, CollectStats, VectorReplayBuffer
+from tianshou.data.buffer.base import ReplayBuffer
+from tianshou.data.collector import CollectActionBatchProtocol, StepHookProtocol
+from tianshou.data.types import ObsBatchProtocol, RolloutBatchProtocol
+from tianshou.env import BaseVectorEnv
+from tianshou.policy import BasePolicy
+
+
+class LeanCollector(Collector[CollectStats]):
+    """Collects the transitions and statistics of Tianshou's Collector, in less memory.
+
+    Tianshou's reads each finished episode back from the buffer, frame stacks and all: hundreds of
+    megabytes for a long Atari episode, and a wrong length where the buffer is shorter than the
+    episode, as MeDQN(U)'s is. Here lengths and returns are counted while stepping, nothing is read
+    back, and ``info`` and ``policy`` are not stored.
+
+    For policies without a recurrent state. Episode hooks, which need the copy, are not offered.
+
+    :param policy: chooses the actions.
+    :param env: the vector environment to step.
+    :param buffer: where transitions go; None stores nothing, which is what evaluation needs.
+    :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
+    :param on_step_hook: called with each step's actions and transitions before they are stored.
+    """
+
+    def __init__(
+        self,
+        policy: BasePolicy[Any],
+        env: BaseVectorEnv,
+        buffer: ReplayBuffer | None = None,
+        exploration_noise: bool = False,
+        on_step_hook: StepHookProtocol | None = None,
+    ) -> None:
+        self._stores = buffer is not None
+        super().__init__(
+            policy,
+            env,
+            # The base class would otherwise create a buffer of 10,000 entries per environment.
+            buffer if buffer is not None else VectorReplayBuffer(len(env), len(env)),
+            exploration_noise=exploration_noise,
+            on_step_hook=on_step_hook,
+        )
+        self._episode_return_E = np.zeros(self.env_num)
+        self._episode_length_E = np.zeros(self.env_num, dtype=int)
+
+    def reset_env(
+        self, gym_reset_kwargs: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Reset all environments and the counts of their current episodes."""
+        self._episode_return_E[:] = 0.0
+        self._episode_length_E[:] = 0
+        obs_EO, info_E = self.env.reset(**(gym_reset_kwargs or {}))
+        self._pre_collect_obs_RO = obs_EO
+        return obs_EO, info_E
+
+    def _collect(
+        self,
+        n_step: int | None = None,
+        n_episode: int | None = None,
+        random: bool = False,
+        render: float | None = None,
+        gym_reset_kwargs: dict[str, Any] | None = None,
+    ) -> CollectStats:
+        if self._pre_collect_obs_RO is None:
+            raise ValueError("the collector was never reset: call reset() before collect()")
+        env_count = self.env_num if n_episode is None else min(self.env_num, n_episode)
+        env_ids_R = np.arange(env_count)
+        obs_RO = self._pre_collect_obs_RO[env_ids_R]
+        returns: list[float] = []
+        lengths: list[int] = []
+        steps = 0
+        while True:
+            act_R = self._choose_actions(obs_RO, env_ids_R, random)
+            step: Any = self.env.step(act_R, env_ids_R)
+            obs_next_RO, rew_R, terminated_R, truncated_R, info = step
+            done_R = np.logical_or(terminated_R, truncated_R)
+            rollout_batch = cast(
+                RolloutBatchProtocol,
+                Batch(
+                    obs=obs_RO,
+                    act=act_R,
+                    rew=rew_R,
+                    terminated=terminated_R,
+                    truncated=truncated_R,
+                    done=done_R,
+                    obs_next=obs_next_RO,
+                ),
+            )
+            if render:
+                self.env.render()
+                time.sleep(render)
+            if self._on_step_hook is not None:
+                rollout_batch.info = Batch(info) if isinstance(info, dict) else info
+                self._on_step_hook(_action_batch(act_R), rollout_batch)
+                rollout_batch.pop("info")
+            if self._stores:
+                self.buffer.add(rollout_batch, buffer_ids=env_ids_R)
+
+            steps += len(env_ids_R)
+            self._episode_return_E[env_ids_R] += rew_R
+            self._episode_length_E[env_ids_R] += 1
+            obs_RO = obs_next_RO
+            if done_R.any():
+                done_ids_D = env_ids_R[done_R]
+                returns += self._episode_return_E[done_ids_D].tolist()
+                lengths += self._episode_length_E[done_ids_D].tolist()
+                self._episode_return_E[done_ids_D] = 0.0
+                self._episode_length_E[done_ids_D] = 0
+                obs_RO = obs_next_RO.copy()  # the buffer or a hook may hold the other
+                obs_RO[done_R] = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
+                if n_episode is not None:
+                    # As Tianshou does: an environment whose episode just ended rests when the
+                    # others suffice for what is missing, so short episodes are not favoured.
+                    surplus = max(len(env_ids_R) - (n_episode - len(returns)), 0)
+                    keep_R = np.ones(len(env_ids_R), dtype=bool)
+                    keep_R[np.flatnonzero(done_R)[:surplus]] = False
+                    env_ids_R, obs_RO = env_ids_R[keep_R], obs_RO[keep_R]
+            if (n_step and steps >= n_step) or (n_episode and len(returns) >= n_episode):
+                break
+
+        self.collect_step += steps
+        self.collect_episode += len(returns)
+        if n_step:
+            self._pre_collect_obs_RO = obs_RO
+        else:
+            self.reset_env(gym_reset_kwargs)
+        return CollectStats(
+            n_collected_episodes=len(returns),
+            n_collected_steps=steps,
+            returns=np.array(returns, dtype=float),
+            lens=np.array(lengths, dtype=int),
+        )
+
+    def _choose_actions(
+        self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_], random: bool
+    ) -> NDArray[Any]:
+        if random:
+            # Tianshou's environments have a space each, EnvPool's share one.
+            spaces = self._action_space
+            own = isinstance(spaces, list)
+            return np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
+        obs_batch = cast(ObsBatchProtocol, Batch(obs=obs_RO, info=Batch()))
+        with torch.no_grad():
+            act_R: NDArray[Any] = self.policy(obs_batch).act
+        if self.exploration_noise:
+            act_R = self.policy.exploration_noise(act_R, obs_batch)
+        return act_R
+
+
+def _action_batch(act_R: NDArray[Any]) -> CollectActionBatchProtocol:
+    """What Tianshou hands to step hooks, for a policy with neither distribution nor state."""
+    batch = Batch(
+        act=act_R, act_normalized=act_R, policy_entry=Batch(), dist=None, hidden_state=None
+    )
+    return cast(CollectActionBatchProtocol, batch)

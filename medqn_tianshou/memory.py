@@ -1,0 +1,185 @@
+"""How much memory a run takes, and how much it may take. One MB is 10**6 bytes throughout."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+MB = 10**6
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+# cgroup v1 writes "no limit" as the largest multiple of the page size.
+_NO_LIMIT = 2**60
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size such as ``800M``, ``1.5G``, ``512MiB`` or ``1000000`` (bytes).
+
+    :param text: a number and a unit: K, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text!r} is not a size; write for example 800M, 1.5G or 512MiB")
+    units = _BINARY_UNITS if match[3] else _UNITS
+    return int(float(match[1]) * units[match[2]])
+
+
+def format_bytes(count: int) -> str:
+    """Write a number of bytes as people read it, e.g. ``707.5 MB``."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}" if unit == "GB" else f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryLimit:
+    """The most memory the process and its children may hold, and what sets this limit."""
+
+    nbytes: int
+    available: int
+    """What is left of it now."""
+    source: str
+
+
+def memory_limit(root: Path = Path("/")) -> MemoryLimit:
+    """Find the limit that applies: the tightest of the container's (cgroup v2, v1) and the host's.
+
+    :param root: where ``proc`` and ``sys`` are mounted.
+    """
+    host = psutil.virtual_memory()
+    tightest = MemoryLimit(nbytes=host.total, available=host.available, source="host")
+    for folder in _cgroup_folders(root):
+        limit = _read_cgroup(folder)
+        if limit is not None and limit.nbytes < tightest.nbytes:
+            available = min(limit.available, host.available)
+            tightest = MemoryLimit(nbytes=limit.nbytes, available=available, source=limit.source)
+    return tightest
+
+
+def _cgroup_folders(root: Path) -> list[Path]:
+    """The folders of the process's memory cgroups and all their parents: any may set a limit."""
+    folders: list[Path] = []
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return folders
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount = root / "sys/fs/cgroup"
+        elif "memory" in controllers.split(","):
+            mount = root / "sys/fs/cgroup/memory"
+        else:
+            continue
+        relative = Path(path.lstrip("/"))
+        folders += [mount / relative, *(mount / parent for parent in relative.parents), mount]
+    return folders
+
+
+def _read_cgroup(folder: Path) -> MemoryLimit | None:
+    for version, limit_file, usage_file, cache_key in (
+        ("v2", "memory.max", "memory.current", "inactive_file"),
+        ("v1", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        try:
+            text = (folder / limit_file).read_text().strip()
+            if text == "max" or int(text) >= _NO_LIMIT:
+                continue
+            used = int((folder / usage_file).read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        # The kernel drops cached files before it kills anyone, so they do not count as used.
+        used -= int(stat.get(cache_key, 0))
+        return MemoryLimit(
+            nbytes=int(text), available=max(int(text) - used, 0), source=f"cgroup {version}"
+        )
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryUsage:
+    """One measurement, in bytes."""
+
+    rss: int
+    peak_rss: int
+    children_rss: int
+    buffer: int
+    cuda: int | None
+    """Memory held by tensors on the current CUDA device; None without one."""
+    peak_cuda: int | None
+
+
+class MemoryMonitor:
+    """Measures the memory of this process and writes it to TensorBoard.
+
+    :param buffer_nbytes: tells the bytes of the replay buffer now, e.g.
+        ``lambda: replay_nbytes(buffer)``.
+    """
+
+    def __init__(self, buffer_nbytes: Callable[[], int] = lambda: 0) -> None:
+        self._buffer_nbytes = buffer_nbytes
+        self._process = psutil.Process()
+        self._largest_rss = 0
+        self.limit = memory_limit()
+
+    def rss(self) -> int:
+        """Resident bytes of this process now; the cheapest measurement."""
+        return int(self._process.memory_info().rss)
+
+    def measure(self) -> MemoryUsage:
+        """Measure everything."""
+        rss = self.rss()
+        self._largest_rss = max(self._largest_rss, rss, _high_water_mark())
+        has_cuda = torch.cuda.is_available()
+        return MemoryUsage(
+            rss=rss,
+            peak_rss=self._largest_rss,
+            children_rss=sum(map(_rss_or_zero, self._process.children(recursive=True))),
+            buffer=self._buffer_nbytes(),
+            cuda=torch.cuda.memory_allocated() if has_cuda else None,
+            peak_cuda=torch.cuda.max_memory_allocated() if has_cuda else None,
+        )
+
+    def log(self, writer: Any, env_step: int) -> MemoryUsage:
+        """Measure, and write the tags ``memory/*`` in MB over environment steps.
+
+        :param writer: a TensorBoard ``SummaryWriter``.
+        :param env_step: the environment step to write them at.
+        """
+        usage = self.measure()
+        for tag, nbytes in (
+            ("rss", usage.rss),
+            ("peak_rss", usage.peak_rss),
+            ("children_rss", usage.children_rss),
+            ("buffer", usage.buffer),
+            ("cuda", usage.cuda),
+            ("peak_cuda", usage.peak_cuda),
+        ):
+            if nbytes is not None:
+                writer.add_scalar(f"memory/{tag}_mb", nbytes / MB, global_step=env_step)
+        return usage
+
+
+def _high_water_mark() -> int:
+    """The largest RSS so far, or 0 where the system does not tell.
+
+    Not ``getrusage``: its peak counts what the parent held before it started this program.
+    """
+    try:
+        match = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    except OSError:
+        return 0
+    return int(match[1]) * 1024 if match else 0
+
+
+def _rss_or_zero(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:  # it ended meanwhile
+        return 0
