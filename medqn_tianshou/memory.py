@@ -130,12 +130,14 @@ class MemoryMonitor:
 
     def rss(self) -> int:
         """Resident bytes of this process now; the cheapest measurement."""
-        return int(self._process.memory_info().rss)
+        rss = int(self._process.memory_info().rss)
+        self._largest_rss = max(self._largest_rss, rss)
+        return rss
 
     def measure(self) -> MemoryUsage:
         """Measure everything."""
         rss = self.rss()
-        self._largest_rss = max(self._largest_rss, rss, _high_water_mark())
+        self._largest_rss = max(self._largest_rss, _high_water_mark())
         has_cuda = torch.cuda.is_available()
         return MemoryUsage(
             rss=rss,

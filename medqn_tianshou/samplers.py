@@ -4,7 +4,7 @@ Nothing here imports Tianshou: a sampler needs of a replay buffer only what
 :class:`ObservationBuffer` names.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -188,3 +188,27 @@ class MixedStateSampler(SeededSampler):
         super().load_state_dict(state)
         self.real.load_state_dict(state["real"])
         self.uniform.load_state_dict(state["uniform"])
+
+
+Sampling = Literal["real", "uniform", "mixed"]
+
+
+def make_state_sampler(
+    sampling: Sampling, *, observation_space: gym.Space[Any], seed: int
+) -> StateSampler:
+    """Build a sampler by name, each of its generators seeded differently.
+
+    :param sampling: ``"real"``, ``"uniform"`` or ``"mixed"`` (half of each).
+    :param observation_space: the space of one observation, frames stacked.
+    :param seed: the sampler's seed.
+    """
+    real_seed, uniform_seed, mixed_seed = np.random.SeedSequence(seed).generate_state(3)
+    if sampling not in get_args(Sampling):
+        raise ValueError(f"sampling={sampling!r} must be one of {', '.join(get_args(Sampling))}")
+    real = RealStateSampler(seed=int(real_seed))
+    if sampling == "real":
+        return real
+    uniform = UniformStateSampler(observation_space=observation_space, seed=int(uniform_seed))
+    if sampling == "uniform":
+        return uniform
+    return MixedStateSampler(real=real, uniform=uniform, seed=int(mixed_seed))

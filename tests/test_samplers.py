@@ -171,7 +171,7 @@ def test_a_float_box_is_continuous_even_when_whole_numbers_were_seen():
 
 def test_drawing_before_anything_was_observed_is_a_clear_error():
     sampler = UniformStateSampler(observation_space=PLANE)
-    with pytest.raises(ValueError, match="no state was observed.*observe_step.*Collector"):
+    with pytest.raises(ValueError, match=r"no state was observed.*observe_step.*Collector"):
         sampler.sample(1, None)
 
 

@@ -1,0 +1,1 @@
+"""Environments: Atari on two backends, and small games."""

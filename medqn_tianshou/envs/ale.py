@@ -1,0 +1,144 @@
+"""Atari games on ale-py and OpenCV, frame for frame as EnvPool plays them.
+
+Use :func:`medqn_tianshou.envs.atari.make_atari_envs` to build them. Where the usual preprocessing
+leaves a choice open, this module takes the one of EnvPool; ``tests/test_atari_envs.py`` compares
+the two bit by bit.
+"""
+
+from typing import Any
+
+import ale_py
+import cv2
+import gymnasium as gym
+import numpy as np
+from ale_py import roms
+from numpy.typing import NDArray
+
+FRAME_SKIP = 4
+FRAME_SIZE = 84
+SCREEN_ROWS = 210  # a dozen games have up to 250; EnvPool, too, cuts off the rest
+
+Frames = NDArray[np.uint8]
+
+
+class AleAtariEnv(gym.Env[Frames, np.int64]):
+    """One Atari game as stacks of 84x84 grayscale frames.
+
+    The ``info`` of each reset and step holds ``"reward"``, the unclipped reward of that step (0 at
+    a reset), and ``"lives"``, the lives left.
+
+    :param game: file name of the ROM without its ending, as in ``"name_this_game"``.
+    :param seed: seeds the number of no-ops; a game itself leaves nothing to chance.
+    :param training: end the episode with each life and clip the rewards to their sign.
+    :param frames_stack: number of frames in an observation.
+    :param noop_max: an episode starts after 1 to ``noop_max`` frames without the agent, the last
+        of them FIRE in a game that has this action. So 1 means no randomness.
+    :param max_episode_steps: steps after which a game is cut.
+    :param render_mode: ``"rgb_array"``, ``"human"`` or None.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012 (declared so by gymnasium)
+
+    def __init__(
+        self,
+        *,
+        game: str,
+        seed: int,
+        training: bool,
+        frames_stack: int,
+        noop_max: int,
+        max_episode_steps: int,
+        render_mode: str | None = None,
+    ) -> None:
+        rom = roms.get_rom_path(game)
+        if rom is None:
+            raise ValueError(f"game={game!r} is not a ROM of ale-py")
+        render_modes = (None, *self.metadata["render_modes"])
+        if render_mode not in render_modes:
+            raise ValueError(f"render_mode={render_mode!r} must be one of {render_modes}")
+        self.render_mode = render_mode
+        # Before the first instance, or that one prints a banner.
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        self._ale = ale_py.ALEInterface()
+        self._ale.setInt("random_seed", seed)
+        self._ale.setFloat("repeat_action_probability", 0.0)
+        self._ale.setBool("display_screen", render_mode == "human")
+        self._ale.loadROM(rom)
+        self._actions = self._ale.getMinimalActionSet()
+        self._presses_fire = ale_py.Action.FIRE in self._actions
+        self._training = training
+        self._noop_max = noop_max
+        self._max_episode_steps = max_episode_steps
+
+        stack_shape = (frames_stack, FRAME_SIZE, FRAME_SIZE)
+        self.observation_space = gym.spaces.Box(0, 255, stack_shape, np.uint8)
+        self.action_space = gym.spaces.Discrete(len(self._actions), seed=seed)
+        self._stack = np.zeros(stack_shape, np.uint8)
+        self._screen = self._ale.getScreenGrayscale()[:SCREEN_ROWS]
+        self._lives = 0
+        self._game_steps = 0
+        self._has_life_left = False  # the episode has ended, but not the game
+        super().reset(seed=seed)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Frames, dict[str, Any]]:
+        """Start the next episode: after a lost life in the same game, else in a new one.
+
+        :param seed: given, seeds the no-ops anew and starts a new game in any case.
+        :param options: not used.
+        """
+        super().reset(seed=seed, options=options)
+        if not self._has_life_left or seed is not None:
+            self._ale.reset_game()
+            self._game_steps = 0
+        self._has_life_left = False
+        for _ in range(self.np_random.integers(1, self._noop_max + 1) - self._presses_fire):
+            self._ale.act(ale_py.Action.NOOP)
+            if self._ale.game_over():
+                self._ale.reset_game()
+        if self._presses_fire:
+            self._ale.act(ale_py.Action.FIRE)
+        self._screen = self._ale.getScreenGrayscale()[:SCREEN_ROWS]
+        self._lives = self._ale.lives()
+        self._stack = np.full_like(self._stack, self._resized_screen())
+        return self._stack, self._info(0.0)
+
+    def step(self, action: int | np.int64) -> tuple[Frames, float, bool, bool, dict[str, Any]]:
+        """Repeat an action for four frames.
+
+        :param action: index into the game's minimal action set.
+        """
+        reward, screens = 0.0, []
+        for frame in range(FRAME_SKIP):
+            reward += self._ale.act(self._actions[action])
+            if frame >= FRAME_SKIP - 2:
+                screens.append(self._ale.getScreenGrayscale()[:SCREEN_ROWS])
+            if self._ale.game_over():
+                break
+        if screens:  # else the game ended before: EnvPool shows the last picture once more
+            self._screen = np.maximum.reduce(screens)
+        self._stack = np.concatenate((self._stack[1:], self._resized_screen()[None]))
+
+        lives_before, self._lives = self._lives, self._ale.lives()
+        # Some games show 0 lives for a while before they are over; that is no end of an episode.
+        lost_life = self._training and 0 < self._lives < lives_before
+        game_over = self._ale.game_over()
+        self._game_steps += 1
+        truncated = self._game_steps >= self._max_episode_steps
+        terminated = (lost_life or game_over) and not truncated
+        self._has_life_left = terminated and not game_over
+        shown_reward = float(np.sign(reward)) if self._training else reward
+        return self._stack, shown_reward, terminated, truncated, self._info(reward)
+
+    def render(self) -> Frames | None:  # type: ignore[override]
+        """Give the game's picture in colour, if ``render_mode`` is ``"rgb_array"``."""
+        # In mode "human", ALE itself has drawn the screen.
+        return self._ale.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+    def _resized_screen(self) -> Frames:
+        size = (FRAME_SIZE, FRAME_SIZE)
+        return np.asarray(cv2.resize(self._screen, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+    def _info(self, reward: float) -> dict[str, Any]:
+        return {"lives": self._lives, "reward": reward}

@@ -1,0 +1,179 @@
+"""What the two games of the PyGame Learning Environment (PLE) share, rewritten without pygame.
+
+The paper plays Catcher and Pixelcopter as gym-games wraps them. One environment step is one game
+tick of 1/30 s. Sprites have whole-pixel rectangles, and collisions are tested on those: how a
+fractional centre becomes whole is therefore part of the dynamics (see :data:`RECT_RULES`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+TICK_MS = 1000.0 / 30
+LOSS_REWARD = -5.0
+"""Added to the reward of the tick that ends the game."""
+
+Colour = tuple[int, int, int]
+Rectangle = tuple[int, int, int, int, Colour]
+"""Left, top, width, height and colour of something to paint; may lie outside the screen."""
+
+
+def round_half_away(value: float) -> int:
+    """Return the nearest whole number, ties away from zero.
+
+    Neither ``round`` (ties to even) nor ``floor(value + 0.5)`` (wrong just below 0.5) does this.
+
+    :param value: a finite number.
+    """
+    whole = int(value)
+    return whole + int(2.0 * (value - whole))  # the fraction and its double are exact
+
+
+RECT_RULES: dict[str, Callable[[float], int]] = {"trunc": int, "round": round_half_away}
+"""How a centre becomes whole: pygame up to 2.2 drops the fraction, pygame from 2.3 on rounds.
+
+The paper's experiments predate pygame 2.3 (March 2023), so "trunc" is the default.
+"""
+
+
+class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
+    """A game of the PLE as a Gymnasium environment.
+
+    A subclass gives the rules; this class deals with seeds, the end of the game and rendering.
+    Stepping a finished game changes nothing and returns reward 0.
+
+    :param rect_rule: how sprites snap to whole pixels, ``"trunc"`` (as the paper) or ``"round"``.
+    :param render_mode: ``"rgb_array"`` or None.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium's)
+    screen_size: ClassVar[int]
+    action_names: ClassVar[tuple[str, ...]]
+    state_names: ClassVar[tuple[str, ...]]
+
+    lives: int = 0
+
+    def __init__(self, *, rect_rule: str = "trunc", render_mode: str | None = None) -> None:
+        if rect_rule not in RECT_RULES:
+            raise ValueError(f"rect_rule={rect_rule!r} is unknown; use one of {list(RECT_RULES)}")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode={render_mode!r} is unknown; use 'rgb_array' or None")
+        self.rect_rule = rect_rule
+        self.render_mode = render_mode
+        self.action_space = spaces.Discrete(len(self.action_names))
+        self.observation_space = spaces.Box(-np.inf, np.inf, (len(self.state_names),), np.float32)
+        self._to_pixel = RECT_RULES[rect_rule]
+        self._actions = range(len(self.action_names))
+        self._started = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Start a new game.
+
+        :param seed: seeds :attr:`np_random`; None goes on with its present stream.
+        :param options: not used.
+        """
+        super().reset(seed=seed)
+        self._new_game()
+        self._started = True
+        return self._observation(), {}
+
+    def step(
+        self, action: int | np.int64
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Play one tick.
+
+        :param action: an index into :attr:`action_names`; a key press acts in this tick only.
+        """
+        if action not in self._actions:
+            choices = ", ".join(f"{i} ({name})" for i, name in enumerate(self.action_names))
+            raise ValueError(f"action={action!r} is not an action of this game; use {choices}")
+        if not self._started:
+            raise gym.error.ResetNeeded("step() before the first game; call reset() first")
+        reward = 0.0
+        if self.lives > 0:
+            reward = self._tick(int(action))
+            if self.lives <= 0:
+                reward += LOSS_REWARD
+        return self._observation(), reward, self.lives <= 0, False, {}
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+        """Return the screen as (height, width, 3), or None without a render mode."""
+        if self.render_mode is None:
+            return None
+        if not self._started:
+            raise gym.error.ResetNeeded("render() before the first game; call reset() first")
+        frame = np.zeros((self.screen_size, self.screen_size, 3), np.uint8)
+        for left, top, width, height, colour in self._sprites():
+            rows = slice(max(top, 0), max(top + height, 0))
+            columns = slice(max(left, 0), max(left + width, 0))
+            frame[rows, columns] = colour
+        return frame
+
+    def draw(
+        self,
+        kind: Literal["choice", "randint", "uniform"],
+        a: float,
+        b: float,
+        c: float | None = None,
+    ) -> float:
+        """Draw the game's next random number; every one of them comes from here.
+
+        Overriding this method replays a recorded game.
+
+        :param kind: ``"choice"`` of ``range(a, b, c)``, ``"randint"`` or ``"uniform"`` in [a, b).
+        :param a: the lower end, included.
+        :param b: the upper end, excluded.
+        :param c: the stride of a choice.
+        """
+        if kind == "uniform":
+            return a + (b - a) * self.np_random.random()
+        if kind == "randint":
+            return int(self.np_random.integers(int(a), int(b)))
+        if kind == "choice" and c is not None:
+            options = range(int(a), int(b), int(c))
+            return options[self.np_random.integers(len(options))]
+        raise ValueError(
+            f"kind={kind!r} with c={c!r} is not a draw; use 'choice' with a stride c, 'randint' "
+            "or 'uniform'"
+        )
+
+    @abstractmethod
+    def raw_state(self) -> tuple[float, ...]:
+        """Return the game's own numbers, named by :attr:`state_names`, in double precision."""
+
+    @abstractmethod
+    def _new_game(self) -> None:
+        """Set the start of a game, lives included."""
+
+    @abstractmethod
+    def _tick(self, action: int) -> float:
+        """Advance the game by one tick and return its reward, the final loss left out."""
+
+    @abstractmethod
+    def _sprites(self) -> Iterable[Rectangle]:
+        """Yield what to paint on the black screen, in order."""
+
+    def _observation(self) -> NDArray[np.float32]:
+        return np.array(self.raw_state(), np.float32)
+
+
+def register_ple_games() -> None:
+    """Register ``medqn/Catcher-v0`` and ``medqn/Pixelcopter-v0`` with the paper's episode limits.
+
+    Registering again changes nothing.
+    """
+    for name, max_episode_steps in (("Catcher", 2000), ("Pixelcopter", 500)):
+        env_id = f"medqn/{name}-v0"
+        if env_id not in gym.registry:
+            gym.register(
+                env_id,
+                entry_point=f"medqn_tianshou.envs.{name.lower()}:{name}",
+                max_episode_steps=max_episode_steps,
+            )

@@ -1,0 +1,138 @@
+"""The folder of a run: settings, progress, policies, summary. Everything in it is plain to read."""
+
+import csv
+import json
+import platform
+import shlex
+import sys
+import time
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from medqn_tianshou.memory import memory_limit
+
+_PACKAGES = (
+    "medqn-tianshou",
+    "tianshou",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "envpool",
+    "ale-py",
+    "opencv-python",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressRow:
+    """One evaluation, a line of ``progress.csv``. MB are 10**6 bytes."""
+
+    env_step: int
+    gradient_step: int
+    eval_return_mean: float
+    eval_return_std: float
+    train_return: float | None
+    """Mean return of the training episodes that ended since the line before, if any did."""
+    steps_per_s: float | None
+    """Training speed since the line before, evaluation excluded."""
+    rss_mb: float
+    buffer_mb: float
+
+
+class RunFolder:
+    """Creates a run's folder and writes its files.
+
+    :param path: the folder; it must not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True)
+        self.path = path
+        self.rows: list[ProgressRow] = []
+        with self._progress_csv.open("w", newline="") as file:
+            csv.writer(file).writerow(ProgressRow.__dataclass_fields__)
+
+    @classmethod
+    def create(cls, logdir: Path, *names: str) -> "RunFolder":
+        """Make a new folder ``logdir/names.../time`` that no other run has.
+
+        :param logdir: where all runs are.
+        :param names: e.g. task, algorithm, seed.
+        """
+        parent = logdir.joinpath(*names)
+        stem = time.strftime("%Y%m%d-%H%M%S")
+        for suffix in ("", *(f"-{count}" for count in range(2, 100))):
+            try:
+                return cls(parent / (stem + suffix))
+            except FileExistsError:
+                if not parent.is_dir():
+                    raise
+        raise FileExistsError(f"{parent} holds a hundred runs of this second")
+
+    @property
+    def _progress_csv(self) -> Path:
+        return self.path / "progress.csv"
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON file, whole or not at all."""
+        self._replace(name, lambda path: path.write_text(json.dumps(content, indent=2) + "\n"))
+
+    def save_policy(self, name: str, policy: torch.nn.Module) -> None:
+        """Save a policy's parameters, whole or not at all."""
+        self._replace(name, lambda path: torch.save(policy.state_dict(), path))
+
+    def add_row(self, row: ProgressRow) -> None:
+        """Append a line to ``progress.csv``."""
+        self.rows.append(row)
+        with self._progress_csv.open("a", newline="") as file:
+            csv.writer(file).writerow(
+                "" if value is None else value for value in asdict(row).values()
+            )
+
+    def _replace(self, name: str, write: Any) -> None:
+        aside = self.path / f".{name}.part"
+        write(aside)
+        aside.replace(self.path / name)
+
+
+def describe_run() -> dict[str, Any]:
+    """Tell what a reader needs to judge a result: command, versions, machine, time."""
+    limit = memory_limit()
+    return {
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": {"python": platform.python_version(), **_package_versions()},
+        "hardware": {
+            "platform": platform.platform(),
+            "cpu": _cpu_name(),
+            "cpu_cores": psutil.cpu_count(),
+            "torch_threads": torch.get_num_threads(),
+            "memory_limit_bytes": limit.nbytes,
+            "memory_limit_source": limit.source,
+            "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        },
+    }
+
+
+def _package_versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

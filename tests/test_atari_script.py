@@ -1,0 +1,238 @@
+"""The Atari script as a user runs it."""
+
+import csv
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "atari/atari_medqn.py"
+TASK = "QbertNoFrameskip-v4"
+# Two epochs of 120 steps with an update every 4: 60 gradient steps. Random play keeps the
+# evaluation games short.
+SHORT = "--epoch 2 --step-per-epoch 120 --step-per-collect 4 --buffer-size 300 --test-num 1"
+SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1"]
+
+
+def load_script():
+    spec = importlib.util.spec_from_file_location("atari_medqn", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+main = load_script().main
+
+
+def run_folder(logdir):
+    (config,) = logdir.glob("**/config.json")
+    return config.parent
+
+
+def progress(folder):
+    with (folder / "progress.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def scalars(folder):
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
+
+
+@pytest.mark.parametrize("backend", ["envpool", "ale"])
+def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(tmp_path, backend):
+    command = [sys.executable, SCRIPT, *SHORT, "--env-backend", backend, "--logdir", tmp_path]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    folder = run_folder(tmp_path)
+    rows, tags = progress(folder), scalars(folder)
+    summary = json.loads((folder / "summary.json").read_text())
+
+    assert [int(row["env_step"]) for row in rows] == [0, 120, 240]
+    assert [int(row["gradient_step"]) for row in rows] == [0, 30, 60]
+    returns = [float(row["eval_return_mean"]) for row in rows]
+    printed = dict(re.findall(r"^  (\w+ ?\w+)  *(\S+)", result.stdout, re.MULTILINE))
+    assert float(printed["best return"]) == pytest.approx(max(returns), abs=0.01)
+    assert float(printed["final return"]) == pytest.approx(returns[-1], abs=0.01)
+    assert float(printed["peak RSS"]) == pytest.approx(summary["peak_rss_mb"], abs=0.1)
+    assert float(printed["replay buffer"]) == pytest.approx(float(rows[-1]["buffer_mb"]), abs=0.1)
+    assert float(printed["speed"]) == pytest.approx(summary["steps_per_s"], abs=0.01)
+    assert printed["files"] == str(folder)
+    assert "60 gradient steps" in result.stdout
+    assert summary["best_return"] == max(returns)
+    assert summary["final_return"] == returns[-1]
+    assert summary["env_steps"] == 240
+
+    for tag in ("memory/rss_mb", "memory/peak_rss_mb", "memory/buffer_mb"):
+        assert tags[tag][-1].step == 240
+    assert tags["memory/peak_rss_mb"][-1].value == pytest.approx(summary["peak_rss_mb"], rel=1e-6)
+    assert tags["memory/buffer_mb"][-1].value == pytest.approx(summary["buffer_mb"], rel=1e-6)
+    assert [event.value for event in tags["test/returns_stat/mean"]] == pytest.approx(returns)
+    for tag in ("loss", "td_loss", "consolidation_loss", "consolidation_coef"):
+        assert tags[f"update/{tag}"]
+    assert tags["train/consolidation_coef"][0].value == pytest.approx(0.01)
+    assert tags["train/epsilon"][0].value == pytest.approx(1.0)
+
+    config = json.loads((folder / "config.json").read_text())
+    assert config["seed"] == 0
+    assert "--env-backend" in config["command"]
+    assert config["versions"]["tianshou"].startswith("1.2")
+    assert config["settings"]["lambda_end"] == {"value": 2.0, "source": "release"}
+    assert config["settings"]["buffer_size"] == {"value": 300, "source": "flag"}
+    assert config["settings"]["env_backend"]["value"] == backend
+    assert config["buffer_bytes_predicted"] == pytest.approx(summary["buffer_mb"] * 1e6)
+    assert {"policy_best.pth", "policy_last.pth"} <= {path.name for path in folder.iterdir()}
+
+
+def parameters_after(logdir, *flags):
+    assert main([*SHORT, "--no-progress", "--logdir", str(logdir), *flags]) == 0
+    return torch.load(run_folder(logdir) / "policy_last.pth", weights_only=True)
+
+
+def same(one, other):
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    first = parameters_after(tmp_path / "a")
+    assert same(first, parameters_after(tmp_path / "b"))
+    assert not same(first, parameters_after(tmp_path / "c", "--seed", "1"))
+    one, other = (progress(run_folder(tmp_path / name)) for name in "ab")
+    for key in ("eval_return_mean", "eval_return_std", "train_return", "gradient_step"):
+        assert [row[key] for row in one] == [row[key] for row in other]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--algo dqn",
+        "--sampling uniform --consolidation-epochs 2",
+        "--sampling mixed --consolidation-loss kl --double --dueling --huber --training-num 2",
+    ],
+)
+def test_variants_train(tmp_path, flags):
+    initial = parameters_after(tmp_path / "short", "--epoch", "1", *flags.split())
+    assert not same(initial, parameters_after(tmp_path / "long", *flags.split()))
+
+
+def test_a_saved_policy_can_be_watched_and_trained_on(tmp_path, capsys):
+    parameters_after(tmp_path / "first")
+    saved = str(run_folder(tmp_path / "first") / "policy_best.pth")
+    capsys.readouterr()
+    assert main([*SHORT, "--watch", "--resume-path", saved]) == 0
+    assert re.search(r"returns \[[\d.]+\], mean [\d.]+", capsys.readouterr().out)
+    parameters_after(tmp_path / "second", "--resume-path", saved)
+
+
+def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path):
+    command = [sys.executable, SCRIPT, *SHORT, "--epoch", "1000", "--logdir", tmp_path]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not list(tmp_path.glob("**/policy_best.pth")):
+            assert process.poll() is None, process.stderr.read()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert output.splitlines()[-7].startswith("interrupted after")
+    folder = run_folder(tmp_path)
+    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
+    assert torch.load(folder / "policy_last.pth", weights_only=True)
+
+
+def error_of(capsys, *flags):
+    with pytest.raises(SystemExit) as exit_info:
+        main(list(flags))
+    assert exit_info.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ("--task QbertNoFrameskp-v4", ["--task", "QbertNoFrameskp-v4", TASK]),
+        ("--task Xyzzy", ["--task", "'Xyzzy'", "for example"]),
+        ("--buffer-size 0", ["--buffer-size", "'0'", "at least 1"]),
+        ("--buffer-size 6", ["--buffer-size", "6", "at least 7"]),
+        ("--buffer-size 1.5", ["--buffer-size", "'1.5'", "whole number"]),
+        ("--lr -1", ["--lr", "'-1'", "above 0"]),
+        ("--gamma 1.01", ["--gamma", "'1.01'", "at most 1"]),
+        ("--eps-test nan", ["--eps-test", "'nan'"]),
+        ("--training-num 3", ["--training-num", "3", "20", "divisor"]),
+        ("--update-per-step 0.001", ["--update-per-step", "0.001", "0.05"]),
+        ("--device cuda:77", ["--device", "'cuda:77'", "cpu"]),
+        ("--memory-cap 12Q", ["--memory-cap", "'12Q'", "800M"]),
+        ("--sampling fake", ["--sampling", "fake", "real"]),
+        ("--resume-path none.pth", ["--resume-path", "'none.pth'", "not a file"]),
+        ("--watch", ["--watch", "--resume-path"]),
+        ("--algo dqn --lambda-end 2", ["--lambda-end", "2", "--algo medqn"]),
+        ("--no-such-flag 1", ["--no-such-flag"]),
+    ],
+)
+def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, flags, parts):
+    line = error_of(capsys, *flags.split())
+    for part in parts:
+        assert part in line
+
+
+def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(capsys, tmp_path):
+    flags = [*SHORT[:2], "--memory-cap", "80M", "--logdir", str(tmp_path)]
+    line = error_of(capsys, *flags, "--buffer-size", "100000")
+    assert "709.1 MB" in line
+    assert "--memory-cap 80.0 MB" in line
+    fits = int(re.search(r"--buffer-size (\d+)$", line)[1])
+    assert "fits" in error_of(capsys, *flags, "--buffer-size", str(fits + 1))
+    assert list(tmp_path.iterdir()) == []
+    assert main([*SHORT, *flags, "--buffer-size", str(fits), "--epoch", "1"]) == 0
+
+
+def test_a_buffer_larger_than_the_machine_is_refused(capsys):
+    line = error_of(capsys, "--buffer-size", "1e12")
+    assert "TB" in line or "GB" in line
+    assert "has left; the largest that fits is --buffer-size" in line
+
+
+def test_a_logdir_that_is_a_file_is_refused(capsys, tmp_path):
+    (tmp_path / "file").write_text("keep me")
+    line = error_of(capsys, *SHORT, "--logdir", str(tmp_path / "file"))
+    assert "--logdir" in line
+    assert (tmp_path / "file").read_text() == "keep me"
+
+
+def test_a_policy_of_another_network_is_refused(capsys, tmp_path):
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
+    line = error_of(capsys, *SHORT, "--resume-path", str(tmp_path / "other.pth"))
+    assert "--resume-path" in line
+    assert "does not fit" in line
+
+
+def test_help_names_every_flag_its_unit_and_default(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for expected in (
+        "gradient steps between target network copies (default: 500 (tianshou))",
+        "C_current: environment steps between updates (default: dqn 10, medqn 40, Qbert 20",
+        "transitions in the replay buffer (default: dqn 1_000_000, medqn 100_000)",
+    ):
+        assert expected in text
