@@ -33,7 +33,7 @@ from medqn_tianshou.cli import (
 from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.envs.atari import Backend, atari_tasks, make_atari_envs, nearest_task
 from medqn_tianshou.loss import ConsolidationKind, Reduction
-from medqn_tianshou.memory import MemoryMonitor, format_bytes
+from medqn_tianshou.memory import MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
 from medqn_tianshou.run_folder import RunFolder, describe_run
 from medqn_tianshou.samplers import Sampling, make_state_sampler
@@ -325,9 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             save_only_last_obs=True,
         )
 
-    buffer = make_buffer(value.buffer_size)
-    seed_replay_buffer(buffer, seeds.replay)
-    monitor = MemoryMonitor(lambda: replay_nbytes(buffer))
+    limit = memory_limit()
     example = example_transitions(test_envs.observation_space[0].shape, value.training_num)
     nbytes = predict_replay_nbytes(make_buffer, example, value.buffer_size)
     check_replay_fits(
@@ -336,8 +334,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nbytes=nbytes,
         multiple=value.training_num,
         cap=value.memory_cap,
-        limit=monitor.limit,
+        limit=limit,
     )
+    buffer = make_buffer(value.buffer_size)
+    seed_replay_buffer(buffer, seeds.replay)
 
     run = create_run_folder(parser, args)
     run.write_json(
@@ -355,8 +355,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{args.algo} on {args.task}, seed {args.seed}: {total_env_steps:,} env steps, an update "
         f"every {value.step_per_collect}, lambda {value.lambda_start:g} to {value.lambda_end:g}\n"
         f"replay buffer: {value.buffer_size:,} transitions will take {format_bytes(nbytes)}; "
-        f"{monitor.limit.source} limit {format_bytes(monitor.limit.nbytes)}, "
-        f"{format_bytes(monitor.limit.available)} left\n"
+        f"{limit.source} limit {format_bytes(limit.nbytes)}, "
+        f"{format_bytes(limit.available)} left\n"
         f"run folder: {run.path}\n"
         f"watch it: tensorboard --logdir {args.logdir}",
         flush=True,
@@ -373,7 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         train_collector=train_collector,
         test_collector=test_collector,
         run=run,
-        monitor=monitor,
+        monitor=MemoryMonitor(lambda: replay_nbytes(buffer)),
         epsilon=LinearSchedule(value.eps_train, value.eps_train_final, value.eps_decay_steps),
         epsilon_test=value.eps_test,
         warmup_env_steps=value.warmup_steps,

@@ -1,8 +1,11 @@
 """MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
 
+from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.loss import consolidation_loss
+from medqn_tianshou.memory import MemoryMonitor
 from medqn_tianshou.networks import MLPQNetwork, NatureQNetwork
 from medqn_tianshou.policy import MeDQNPolicy, MeDQNTrainingStats
+from medqn_tianshou.replay import seed_replay_buffer
 from medqn_tianshou.samplers import (
     MixedStateSampler,
     RealStateSampler,
@@ -14,10 +17,12 @@ from medqn_tianshou.version import __version__
 
 __all__ = [
     "ConstantSchedule",
+    "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
     "MeDQNPolicy",
     "MeDQNTrainingStats",
+    "MemoryMonitor",
     "MixedStateSampler",
     "NatureQNetwork",
     "RealStateSampler",
@@ -25,4 +30,5 @@ __all__ = [
     "UniformStateSampler",
     "__version__",
     "consolidation_loss",
+    "seed_replay_buffer",
 ]

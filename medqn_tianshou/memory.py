@@ -30,9 +30,14 @@ def parse_bytes(text: str) -> int:
 
 def format_bytes(count: int) -> str:
     """Write a number of bytes as people read it, e.g. ``707.5 MB``."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, size, digits in (
+        ("TB", 10**12, 2),
+        ("GB", 10**9, 2),
+        ("MB", MB, 1),
+        ("kB", 10**3, 1),
+    ):
         if count >= size:
-            return f"{count / size:.2f} {unit}" if unit == "GB" else f"{count / size:.1f} {unit}"
+            return f"{count / size:.{digits}f} {unit}"
     return f"{count} B"
 
 

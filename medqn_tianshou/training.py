@@ -82,6 +82,9 @@ class RunLogger(TensorboardLogger):
             update_interval=LOG_EVERY_ENV_STEPS // 10,
             write_flush=False,
         )
+        # Tianshou's logger would pass over everything before the first interval is full.
+        self.last_log_train_step = -self.train_interval
+        self.last_log_update_step = -self.update_interval
         self.run = run
         self.policy = policy
         self.monitor = monitor
