@@ -47,8 +47,7 @@ class QNetwork(nn.Module):
         :param state: not used, part of Tianshou's interface.
         :param info: not used, part of Tianshou's interface.
         """
-        device = next(self.parameters()).device
-        obs = torch.as_tensor(obs, device=device)
+        obs = torch.as_tensor(obs, device=next(self.advantage.parameters()).device)
         is_uint8 = obs.dtype == torch.uint8
         obs = obs.float()
         if is_uint8 and self.scale_uint8:

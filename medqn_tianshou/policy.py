@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tianshou.data import Batch, ReplayBuffer, to_torch_as
+from tianshou.data import Batch, ReplayBuffer
 from tianshou.data.batch import BatchProtocol
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from tianshou.policy import DQNPolicy
@@ -25,6 +25,8 @@ from medqn_tianshou.loss import (
 )
 from medqn_tianshou.samplers import RealStateSampler, StateSampler
 from medqn_tianshou.schedules import ConstantSchedule, Schedule
+
+_NO_INFO = Batch()
 
 
 @dataclass(kw_only=True)
@@ -178,65 +180,67 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
                 stacklevel=2,
             )
         weight_B = batch.pop("weight", 1.0)
-        losses = [self._gradient_step(batch, weight_B) for _ in range(self.consolidation_epochs)]
-        loss, td_loss, consolidation = torch.stack(losses).mean(dim=0).tolist()
+        obs = _network_input(batch.obs)
+        act_B1 = torch.as_tensor(batch.act, dtype=torch.int64, device=batch.returns.device)[:, None]
+        returns_B = batch.returns.flatten()
+        terms: list[torch.Tensor] = []
+        for _ in range(self.consolidation_epochs):
+            if self._iter % self.freq == 0:
+                self.sync_weight()
+            q_BA, consolidation = self._forward_both(obs)
+            q_B = q_BA.gather(1, act_B1).flatten()
+            td_loss_B = (
+                F.huber_loss(q_B, returns_B, reduction="none")
+                if self.clip_loss_grad
+                else (returns_B - q_B).pow(2)
+            )
+            td_loss = (td_loss_B * weight_B).mean()
+            loss = td_loss if consolidation is None else td_loss + self._coef * consolidation
+            self._descend(loss)
+            terms += [td_loss.detach(), loss.detach()]
+            if consolidation is not None:
+                terms.append(consolidation.detach())
+        batch.weight = (returns_B - q_B).detach()  # new priorities, where the buffer has them
+        # One transfer from the device for all terms of all epochs.
+        means = torch.stack(terms).view(self.consolidation_epochs, -1).mean(dim=0).tolist()
         return MeDQNTrainingStats(
-            loss=loss,
-            td_loss=td_loss,
-            consolidation_loss=consolidation if self._coef > 0 else None,
+            td_loss=means[0],
+            loss=means[1],
+            consolidation_loss=means[2] if len(means) > 2 else None,
             consolidation_coef=self._coef,
         )
 
-    def _gradient_step(
-        self, batch: RolloutBatchProtocol, weight_B: torch.Tensor | float
-    ) -> torch.Tensor:
-        """Take one gradient step; return the loss, its TD part and its consolidation part."""
-        if self._iter % self.freq == 0:
-            self.sync_weight()
-        obs = _network_input(batch.obs)
-        if self._coef > 0:
-            states = self.state_sampler.sample(
-                self.consolidation_batch_size or len(obs),
-                self._buffer,  # type: ignore[arg-type]
-            )
-            # One pass over both halves costs less than two.
-            both_q_BA = self._q(np.concatenate((obs, states)))
-            q_BA, consolidated_q_BA = both_q_BA[: len(obs)], both_q_BA[len(obs) :]
-            with torch.no_grad():
-                target_q_BA = self._q(states, network=self.model_old)
-            consolidation = consolidation_loss(
-                consolidated_q_BA,
-                target_q_BA,
-                kind=self.consolidation_kind,
-                reduction=self.consolidation_reduction,
-            )
-        else:
-            q_BA = self._q(obs)
-            consolidation = q_BA.new_zeros(())
-
-        q_B = q_BA[np.arange(len(q_BA)), batch.act]
-        returns_B = to_torch_as(batch.returns.flatten(), q_B)
-        td_error_B = returns_B - q_B
-        td_loss_B = (
-            F.huber_loss(q_B, returns_B, reduction="none")
-            if self.clip_loss_grad
-            else td_error_B.pow(2)
+    def _forward_both(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the action values of the TD batch, and the consolidation loss on new states."""
+        if self._coef == 0:
+            return self._q(self.model, obs), None
+        size = self.consolidation_batch_size or len(obs)
+        states = self.state_sampler.sample(size, self._buffer)  # type: ignore[arg-type]
+        # One pass over both costs less than two.
+        q_BA, states_q_BA = self._q(self.model, np.concatenate((obs, states))).tensor_split(
+            (len(obs),)
         )
-        td_loss = (td_loss_B * weight_B).mean()
-        loss = td_loss + self._coef * consolidation
+        with torch.no_grad():
+            target_q_BA = self._q(self.model_old, states)
+        return q_BA, consolidation_loss(
+            states_q_BA,
+            target_q_BA,
+            kind=self.consolidation_kind,
+            reduction=self.consolidation_reduction,
+        )
 
+    def _descend(self, loss: torch.Tensor) -> None:
         self.optim.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if self.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
         self.optim.step()
         self._iter += 1
-        batch.weight = td_error_B  # the new priorities, where the buffer is prioritized
-        return torch.stack((loss, td_loss, consolidation)).detach()
 
-    def _q(self, obs: Any, network: torch.nn.Module | None = None) -> torch.Tensor:
+    @staticmethod
+    def _q(network: torch.nn.Module, obs: Any) -> torch.Tensor:
         """Action values, without the greedy action that ``forward`` fetches from the device."""
-        q_BA: torch.Tensor = (network or self.model)(obs, state=None, info=Batch())[0]
+        q_BA: torch.Tensor = network(obs, state=None, info=_NO_INFO)[0]
         return q_BA
 
 

@@ -121,7 +121,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         self._stack = np.concatenate((self._stack[1:], self._resized_screen()[None]))
 
         lives_before, self._lives = self._lives, self._ale.lives()
-        # Some games show 0 lives for a while before they are over; that is no end of an episode.
+        # A few games (Frogger, Mr. Do!) go on with 0 lives; for EnvPool that ends no episode.
         lost_life = self._training and 0 < self._lives < lives_before
         game_over = self._ale.game_over()
         self._game_steps += 1
