@@ -1,6 +1,7 @@
 """MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
 
 from medqn_tianshou.collector import LeanCollector
+from medqn_tianshou.envs.ple import register_ple_games
 from medqn_tianshou.loss import consolidation_loss
 from medqn_tianshou.memory import MemoryMonitor
 from medqn_tianshou.networks import MLPQNetwork, NatureQNetwork
@@ -32,3 +33,5 @@ __all__ = [
     "consolidation_loss",
     "seed_replay_buffer",
 ]
+
+register_ple_games()

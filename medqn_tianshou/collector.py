@@ -1,6 +1,7 @@
 """A drop-in for Tianshou's Collector that never copies a finished episode."""
 
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +30,8 @@ class LeanCollector(Collector[CollectStats]):
     :param buffer: where transitions go; None stores nothing, which is what evaluation needs.
     :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
     :param on_step_hook: called with each step's actions and transitions before they are stored.
+    :param on_episode_end: called with the number of steps collected since the last reset of the
+        statistics, and the return and length of an episode that ended with them.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class LeanCollector(Collector[CollectStats]):
         buffer: ReplayBuffer | None = None,
         exploration_noise: bool = False,
         on_step_hook: StepHookProtocol | None = None,
+        on_episode_end: Callable[[int, float, int], None] | None = None,
     ) -> None:
         self._stores = buffer is not None
         super().__init__(
@@ -48,6 +52,7 @@ class LeanCollector(Collector[CollectStats]):
             exploration_noise=exploration_noise,
             on_step_hook=on_step_hook,
         )
+        self.on_episode_end = on_episode_end
         self._episode_return_E = np.zeros(self.env_num)
         self._episode_length_E = np.zeros(self.env_num, dtype=int)
 
@@ -110,8 +115,11 @@ class LeanCollector(Collector[CollectStats]):
             obs_RO = obs_next_RO
             if done_R.any():
                 done_ids_D = env_ids_R[done_R]
-                returns += self._episode_return_E[done_ids_D].tolist()
-                lengths += self._episode_length_E[done_ids_D].tolist()
+                for env_id in done_ids_D:
+                    returns.append(float(self._episode_return_E[env_id]))
+                    lengths.append(int(self._episode_length_E[env_id]))
+                    if self.on_episode_end is not None:
+                        self.on_episode_end(self.collect_step + steps, returns[-1], lengths[-1])
                 self._episode_return_E[done_ids_D] = 0.0
                 self._episode_length_E[done_ids_D] = 0
                 obs_RO = obs_next_RO.copy()  # the buffer or a hook may hold the other

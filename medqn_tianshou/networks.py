@@ -23,6 +23,8 @@ class QNetwork(nn.Module):
     :param scale_uint8: divide uint8 observations by 255, on the device.
     """
 
+    _device_probe: torch.Tensor
+
     def __init__(
         self,
         *,
@@ -37,6 +39,8 @@ class QNetwork(nn.Module):
         self.advantage = _linear_layers([*hidden, action_count])
         self.value = _linear_layers([*hidden, 1]) if dueling else None
         self.scale_uint8 = scale_uint8
+        # Moves with the parameters; asking one of them for its device takes ten times as long.
+        self.register_buffer("_device_probe", torch.empty(0), persistent=False)
 
     def forward(
         self, obs: Observations, state: Any = None, info: Any = None
@@ -47,7 +51,7 @@ class QNetwork(nn.Module):
         :param state: not used, part of Tianshou's interface.
         :param info: not used, part of Tianshou's interface.
         """
-        obs = torch.as_tensor(obs, device=next(self.advantage.parameters()).device)
+        obs = torch.as_tensor(obs, device=self._device_probe.device)
         is_uint8 = obs.dtype == torch.uint8
         obs = obs.float()
         if is_uint8 and self.scale_uint8:

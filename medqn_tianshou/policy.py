@@ -117,6 +117,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.consolidation_kind = consolidation_loss
         self.consolidation_reduction = consolidation_reduction
         self.max_grad_norm = max_grad_norm
+        self._trained = list(model.parameters())
         self._schedule: Schedule
         if callable(consolidation_coef):
             self._schedule = consolidation_coef
@@ -156,6 +157,15 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """
         self.state_sampler.observe(_network_input(rollout_batch.obs))
         self.state_sampler.observe(_network_input(rollout_batch.obs_next))
+
+    def _target_q(self, buffer: ReplayBuffer, indices: NDArray[np.int_]) -> torch.Tensor:
+        """Value of the successors; unlike the base class's, no forward pass is thrown away."""
+        obs_next = _network_input(buffer[indices].obs_next)
+        target_q_BA = self._q(self.model_old, obs_next)
+        if not self.is_double:
+            return target_q_BA.max(dim=1).values
+        greedy_B1 = self._q(self.model, obs_next).argmax(dim=1, keepdim=True)
+        return target_q_BA.gather(1, greedy_B1).flatten()
 
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
@@ -233,7 +243,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.optim.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if self.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
+            torch.nn.utils.clip_grad_norm_(self._trained, self.max_grad_norm)
         self.optim.step()
         self._iter += 1
 

@@ -30,14 +30,15 @@ _PACKAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressRow:
-    """One evaluation, a line of ``progress.csv``. MB are 10**6 bytes."""
+    """A line of ``progress.csv``. MB are 10**6 bytes."""
 
     env_step: int
     gradient_step: int
-    eval_return_mean: float
-    eval_return_std: float
+    eval_return_mean: float | None
+    """None in experiments without evaluation, which go by the training return."""
+    eval_return_std: float | None
     train_return: float | None
-    """Mean return of the training episodes that ended since the line before, if any did."""
+    """Mean return of the last training episodes, if any ended yet."""
     steps_per_s: float | None
     """Training speed since the line before, evaluation excluded."""
     rss_mb: float
@@ -54,8 +55,8 @@ class RunFolder:
         path.mkdir(parents=True)
         self.path = path
         self.rows: list[ProgressRow] = []
-        with self._progress_csv.open("w", newline="") as file:
-            csv.writer(file).writerow(ProgressRow.__dataclass_fields__)
+        self._append_to("progress.csv", list(ProgressRow.__dataclass_fields__))
+        self._append_to("episodes.csv", ["env_step", "return", "length"])
 
     @classmethod
     def create(cls, logdir: Path, *names: str) -> "RunFolder":
@@ -74,10 +75,6 @@ class RunFolder:
                     raise
         raise FileExistsError(f"{parent} holds a hundred runs of this second")
 
-    @property
-    def _progress_csv(self) -> Path:
-        return self.path / "progress.csv"
-
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all."""
         self._replace(name, lambda path: path.write_text(json.dumps(content, indent=2) + "\n"))
@@ -89,10 +86,15 @@ class RunFolder:
     def add_row(self, row: ProgressRow) -> None:
         """Append a line to ``progress.csv``."""
         self.rows.append(row)
-        with self._progress_csv.open("a", newline="") as file:
-            csv.writer(file).writerow(
-                "" if value is None else value for value in asdict(row).values()
-            )
+        self._append_to("progress.csv", list(asdict(row).values()))
+
+    def add_episode(self, env_step: int, episode_return: float, length: int) -> None:
+        """Append a training episode to ``episodes.csv``."""
+        self._append_to("episodes.csv", [env_step, f"{episode_return:.10g}", length])
+
+    def _append_to(self, name: str, values: list[Any]) -> None:
+        with (self.path / name).open("a", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerow(values)
 
     def _replace(self, name: str, write: Any) -> None:
         aside = self.path / f".{name}.part"

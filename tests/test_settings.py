@@ -9,7 +9,6 @@ import pytest
 from gymnasium import spaces
 
 from medqn_tianshou.envs.atari import atari_tasks
-from medqn_tianshou.seeding import RunSeeds
 from medqn_tianshou.settings import load_settings, resolve_settings
 
 ATARI = load_settings("atari")
@@ -82,8 +81,8 @@ def test_every_setting_builds_a_policy(algo, task):
         observation_space=[spaces.Box(0, 255, (4, 84, 84), np.uint8)],
         action_space=[spaces.Discrete(6)],
     )
+    policy = atari_medqn.make_policy(settings, device="cpu", envs=envs, sampler_seed=0)
     total = settings["epoch"].value * settings["step_per_epoch"].value
-    policy = atari_medqn.build_policy(settings, envs, RunSeeds.from_run_seed(0), total)
     policy.set_env_step(total)
     assert policy.consolidation_coef == settings["lambda_end"].value
     assert (policy.n_step, policy.freq, policy.is_double) == (3, 500, False)

@@ -1,0 +1,248 @@
+"""A training job from settled settings to the summary: what all scripts do after parsing."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
+from tianshou.env import BaseVectorEnv, VectorEnvWrapper
+
+from medqn_tianshou.cli import Parser, check_replay_fits
+from medqn_tianshou.collector import LeanCollector
+from medqn_tianshou.memory import MemoryMonitor, format_bytes, memory_limit
+from medqn_tianshou.policy import MeDQNPolicy
+from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
+from medqn_tianshou.run_folder import RunFolder, describe_run
+from medqn_tianshou.samplers import make_state_sampler
+from medqn_tianshou.schedules import LinearSchedule
+from medqn_tianshou.seeding import RunSeeds
+from medqn_tianshou.settings import Settings, setting_values
+from medqn_tianshou.training import train
+
+GRADIENT_CLOCK_OFF = sys.maxsize
+"""A ``target_update_freq`` that never comes: the target network follows environment steps."""
+
+
+def build_policy(
+    settings: Settings,
+    *,
+    model: torch.nn.Module,
+    optim: torch.optim.Optimizer,
+    observation_space: gym.Space[Any],
+    action_space: gym.spaces.Discrete,
+    sampler_seed: int,
+    total_env_steps: int,
+) -> MeDQNPolicy:
+    """Build the policy that the settings describe.
+
+    :param settings: all settings of the run.
+    :param model: the Q network, on its device.
+    :param optim: its optimizer.
+    :param observation_space: the space of one observation.
+    :param action_space: the actions.
+    :param sampler_seed: seeds the state sampler.
+    :param total_env_steps: the length of the run, over which lambda rises.
+    """
+    value = setting_values(settings)
+    return MeDQNPolicy(
+        model=model,
+        optim=optim,
+        action_space=action_space,
+        observation_space=observation_space,
+        discount_factor=value.gamma,
+        estimation_step=value.n_step,
+        target_update_freq=getattr(value, "target_update_freq", GRADIENT_CLOCK_OFF),
+        is_double=value.double,
+        clip_loss_grad=value.huber,
+        state_sampler=make_state_sampler(
+            value.sampling, observation_space=observation_space, seed=sampler_seed
+        ),
+        consolidation_coef=LinearSchedule(value.lambda_start, value.lambda_end, total_env_steps),
+        consolidation_epochs=value.consolidation_epochs,
+        consolidation_batch_size=value.consolidation_batch_size,
+        consolidation_loss=value.consolidation_loss,
+        consolidation_reduction=value.consolidation_reduction,
+        max_grad_norm=getattr(value, "max_grad_norm", 0.0) or None,
+    )
+
+
+def run_job(
+    parser: Parser,
+    args: argparse.Namespace,
+    settings: Settings,
+    *,
+    policy: MeDQNPolicy,
+    train_envs: BaseVectorEnv,
+    test_envs: BaseVectorEnv | None,
+    make_buffer: Callable[[int], ReplayBuffer],
+    seeds: RunSeeds,
+    run_names: tuple[str, ...],
+    total_env_steps: int,
+    **train_options: Any,
+) -> int:
+    """Check the memory, create the run folder, train, print the summary; return the exit code.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param settings: all settings of the run.
+    :param policy: the policy, on its device.
+    :param train_envs: the environments to learn in.
+    :param test_envs: the environments to evaluate in, if any.
+    :param make_buffer: builds the replay buffer for a number of transitions.
+    :param seeds: the run's seeds.
+    :param run_names: the folders that lead to the run's.
+    :param total_env_steps: the length of the run.
+    :param train_options: what else :func:`medqn_tianshou.training.train` takes.
+    """
+    value = setting_values(settings)
+    env_num = len(train_envs)
+    limit = memory_limit()
+    example = _example_transitions(policy.observation_space, env_num)
+    nbytes = predict_replay_nbytes(make_buffer, example, value.buffer_size)
+    check_replay_fits(
+        parser,
+        size=value.buffer_size,
+        nbytes=nbytes,
+        multiple=env_num,
+        cap=value.memory_cap,
+        limit=limit,
+    )
+    buffer = make_buffer(value.buffer_size)
+    seed_replay_buffer(buffer, seeds.replay)
+
+    try:
+        run = RunFolder.create(args.logdir, *run_names)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        parser.bad("--logdir", args.logdir, f"cannot hold run folders ({reason}); name another")
+    run.write_json(
+        "config.json",
+        {
+            "task": args.task,
+            "algo": args.algo,
+            "seed": args.seed,
+            "device": str(args.device),
+            "settings": {name: asdict(setting) for name, setting in sorted(settings.items())},
+            "buffer_bytes_predicted": nbytes,
+            **describe_run(),
+        },
+    )
+    print(
+        f"{args.algo} on {args.task}, seed {args.seed}: {total_env_steps:,} env steps, an update "
+        f"every {value.step_per_collect}, lambda {value.lambda_start:g} to {value.lambda_end:g}\n"
+        f"replay buffer: {value.buffer_size:,} transitions will take {format_bytes(nbytes)}; "
+        f"{limit.source} limit {format_bytes(limit.nbytes)}, "
+        f"{format_bytes(limit.available)} left\n"
+        f"run folder: {run.path}\n"
+        f"watch it: tensorboard --logdir {args.logdir}",
+        flush=True,
+    )
+    summary = train(
+        policy=policy,
+        train_collector=LeanCollector(
+            policy,
+            train_envs,
+            buffer,
+            exploration_noise=True,
+            on_step_hook=policy.observe_step if value.lambda_end or value.lambda_start else None,
+        ),
+        test_collector=(
+            LeanCollector(policy, test_envs, exploration_noise=True) if test_envs else None
+        ),
+        run=run,
+        monitor=MemoryMonitor(lambda: replay_nbytes(buffer)),
+        epsilon=LinearSchedule(value.eps_train, value.eps_train_final, value.eps_decay_steps),
+        total_env_steps=total_env_steps,
+        step_per_collect=value.step_per_collect,
+        show_progress=not args.no_progress,
+        **train_options,
+    )
+    print(summary.text(str(run.path)))
+    return 130 if summary.status == "interrupted" else 0
+
+
+def run_env_clock_job(
+    parser: Parser,
+    args: argparse.Namespace,
+    settings: Settings,
+    *,
+    policy: MeDQNPolicy,
+    envs: BaseVectorEnv,
+    seeds: RunSeeds,
+) -> int:
+    """Run a job without evaluation whose clocks all count environment steps, warm-up included.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param settings: all settings of the run.
+    :param policy: the policy, on its device.
+    :param envs: one environment to learn in.
+    :param seeds: the run's seeds.
+    """
+    value = setting_values(settings)
+    envs.seed(seeds.train_envs)
+    return run_job(
+        parser,
+        args,
+        settings,
+        policy=policy,
+        train_envs=TimeoutIsTerminal(envs) if value.timeout_is_terminal else envs,
+        test_envs=None,
+        make_buffer=partial(VectorReplayBuffer, buffer_num=1),
+        seeds=seeds,
+        run_names=(args.task, args.algo, str(args.seed)),
+        total_env_steps=value.steps,
+        warmup_env_steps=value.warmup_steps,
+        warmup_counts=True,
+        step_per_epoch=value.steps - value.warmup_steps,
+        update_per_step=1 / value.step_per_collect,
+        # A buffer of one batch is used whole, not drawn from with replacement.
+        batch_size=0 if value.buffer_size == value.batch_size else value.batch_size,
+        target_update_env_steps=value.target_update_env_steps,
+        return_window=value.return_window,
+    )
+
+
+class TimeoutIsTerminal(VectorEnvWrapper):
+    """Tells the agent that a cut episode has ended: nothing is bootstrapped there."""
+
+    def step(self, action: Any, id: Any = None) -> Any:  # noqa: A002 (Tianshou's name)
+        """Step, and turn truncations into terminations."""
+        obs, rew, terminated, truncated, info = self.venv.step(action, id)
+        return obs, rew, terminated | truncated, np.zeros_like(truncated), info
+
+
+def make_optimizer(model: torch.nn.Module, name: str, lr: float) -> torch.optim.Optimizer:
+    """Build the optimizer that a setting names.
+
+    :param model: the network.
+    :param name: ``"adam"``, ``"rmsprop"``, or ``"rmsprop-centered"`` with MinAtar's constants.
+    :param lr: the learning rate.
+    """
+    parameters = model.parameters()
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=lr, fused=True)  # the same steps in one kernel
+    if name == "rmsprop":
+        return torch.optim.RMSprop(parameters, lr=lr)
+    if name == "rmsprop-centered":
+        return torch.optim.RMSprop(parameters, lr=lr, alpha=0.95, eps=0.01, centered=True)
+    raise ValueError(f"optimizer={name!r} must be adam, rmsprop or rmsprop-centered")
+
+
+def _example_transitions(observation_space: Any, count: int) -> Batch:
+    """Make one transition per environment in the form in which the collector stores them."""
+    obs = np.zeros((count, *observation_space.shape), observation_space.dtype)
+    return Batch(
+        obs=obs,
+        obs_next=obs,
+        act=np.zeros(count, np.int64),
+        rew=np.zeros(count, np.float64),
+        terminated=np.zeros(count, np.bool_),
+        truncated=np.zeros(count, np.bool_),
+    )

@@ -1,0 +1,243 @@
+"""The paper's figures and tables, each one command: run what is missing, then draw and tabulate.
+
+Every run is a call of ``lowdim/lowdim_medqn.py`` or ``minatar/minatar_medqn.py`` as a process of
+its own. A finished run leaves two files in ``raw/``: its episodes (CSV), and its settings and summary
+(JSON); they are moved there whole, so what is there is finished and is not run again.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from medqn_tianshou.cli import Parser, number
+from medqn_tianshou.curves import Curve, draw_curves, final_returns, read_curve, write_table
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One line of a figure.
+
+    :param label: its name in the legend and the table.
+    :param algo: the script's ``--algo``.
+    :param flags: what differs from the defaults.
+    """
+
+    label: str
+    algo: str
+    flags: str = ""
+
+    @property
+    def slug(self) -> str:
+        """The label as a file name."""
+        return "".join(c if c.isalnum() or c in ".-" else "_" for c in self.label).strip("_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure or a table of the paper.
+
+    :param title: what it shows.
+    :param script: the script that runs it, from the root of the repository.
+    :param task: the flags that name the task.
+    :param variants: its lines.
+    :param seeds: how many runs the paper averages over.
+    :param note: where ours differs from the paper's.
+    """
+
+    title: str
+    script: str
+    task: str
+    variants: tuple[Variant, ...]
+    seeds: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a variant, and where its results go."""
+
+    figure: Figure
+    variant: Variant
+    seed: int
+    steps: int | None
+    raw: Path
+
+    @property
+    def csv(self) -> Path:
+        """The episodes of the finished run."""
+        return self.raw / f"{self.variant.slug}_seed{self.seed}.csv"
+
+    @property
+    def json(self) -> Path:
+        """Settings and summary of the finished run."""
+        return self.csv.with_suffix(".json")
+
+    def command(self, logdir: Path) -> list[str]:
+        """The call of the script."""
+        steps = [] if self.steps is None else ["--steps", str(self.steps)]
+        flags = [*shlex.split(self.figure.task), *shlex.split(self.variant.flags), *steps]
+        return [
+            sys.executable, self.figure.script, "--algo", self.variant.algo, *flags,
+            "--seed", str(self.seed), "--device", "cpu", "--logdir", str(logdir), "--no-progress",
+        ]  # fmt: skip
+
+    def execute(self) -> None:
+        """Run the script in a process of its own, and keep its results once it has finished."""
+        with tempfile.TemporaryDirectory() as folder:
+            # Runs share the cores: more threads per run would only wait for each other.
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            result = subprocess.run(  # noqa: S603
+                self.command(Path(folder)), env=environment, capture_output=True, text=True
+            )
+            if result.returncode != 0:
+                raise RuntimeError(
+                    f"{self.csv.stem} failed: {shlex.join(self.command(Path('log')))}\n"
+                    f"{result.stderr.strip()}"
+                )
+            (config,) = Path(folder).glob("**/config.json")
+            record = json.loads(config.read_text())
+            record["command"] = shlex.join(self.command(Path("log"))[1:])
+            record["summary"] = json.loads((config.parent / "summary.json").read_text())
+            self.raw.mkdir(parents=True, exist_ok=True)
+            aside = self.json.with_suffix(".part")
+            aside.write_text(json.dumps(record, indent=1) + "\n")
+            aside.replace(self.json)
+            shutil.copy(config.parent / "episodes.csv", aside)
+            aside.replace(self.csv)  # last: a run with this file has finished
+
+
+def reproduce(
+    name: str, figure: Figure, *, seeds: int, steps: int | None, jobs: int, out: Path
+) -> None:
+    """Run what is missing of a figure, then write its table and picture.
+
+    :param name: the figure's name.
+    :param figure: the figure.
+    :param seeds: how many seeds, from 0 on.
+    :param steps: environment steps per run; None is the paper's.
+    :param jobs: runs at a time.
+    :param out: the folder of the results.
+    """
+    runs = [
+        Run(figure, variant, seed, steps, out / "raw")
+        # Seed by seed, so that an interrupted figure is complete for its first seeds.
+        for seed in range(seeds)
+        for variant in figure.variants
+    ]
+    missing = [run for run in runs if not run.csv.exists()]
+    bar = tqdm(total=len(runs), initial=len(runs) - len(missing), desc=name, unit=" runs")
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(run.execute): run for run in missing}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                bar.update()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        finally:
+            bar.close()
+    write_results(name, figure, runs, out)
+
+
+def write_results(name: str, figure: Figure, runs: Sequence[Run], out: Path) -> None:
+    """Write the table and the picture from the raw files of finished runs.
+
+    :param name: the figure's name.
+    :param figure: the figure.
+    :param runs: its runs; those without results are left out.
+    :param out: the folder of the results.
+    """
+    curves: dict[str, list[Curve]] = {}
+    record: dict[str, object] = {}
+    for run in runs:
+        if run.csv.exists():
+            loaded = json.loads(run.json.read_text())
+            window = loaded["settings"]["return_window"]["value"]
+            curve = read_curve(run.csv, window, loaded["summary"]["env_steps"])
+            curves.setdefault(run.variant.label, []).append(curve)
+            record = loaded
+    draw_curves(out / f"{name}.png", figure.title, curves)
+    write_table(
+        out / "README.md",
+        title=figure.title,
+        note=figure.note,
+        command=f"python {Path(figure.script).parent}/figures.py {name}",
+        record=record,
+        finals={label: final_returns(lines) for label, lines in curves.items()},
+        picture=f"{name}.png",
+    )
+
+
+def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> int:
+    """Run the command line of a family's ``figures.py``; return the exit code.
+
+    :param figures: the family's figures and tables by name.
+    :param arguments: the command line.
+    """
+    width = max(map(len, figures))
+    listing = "\n".join(f"  {name:{width}}  {figure.title}" for name, figure in figures.items())
+    parser = Parser(description=f"Reproduce a figure or a table of the paper:\n\n{listing}")
+    parser.add_argument("figure", help="one of the names above")
+    count = number(int, at_least=1)
+    parser.add_argument("--seeds", type=count, help="runs per line (default: the paper's)")
+    parser.add_argument("--steps", type=count, help="env steps per run (default: the paper's)")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default: 1)")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the results (default: docs/results/FIGURE)"
+    )
+    args = parser.parse_args(arguments)
+    if args.figure not in figures:
+        parser.bad("figure", repr(args.figure), f"is not known; choose from {', '.join(figures)}")
+    figure = figures[args.figure]
+    out = args.out or Path("docs/results") / args.figure
+    _check_same_length(parser, out, args.steps)
+    # A kill by the system ends the runs as well: they are children that get the same signal.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        reproduce(
+            args.figure,
+            figure,
+            seeds=args.seeds or figure.seeds,
+            steps=args.steps,
+            jobs=args.jobs,
+            out=out,
+        )
+    except RuntimeError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command continues with the runs that are missing")
+        return 130
+    print((out / "README.md").read_text())
+    return 0
+
+
+def _check_same_length(parser: Parser, out: Path, steps: int | None) -> None:
+    """Refuse to mix runs of different lengths in one folder."""
+    for setting in _recorded_steps(out):
+        if (steps is None) == (setting["source"] == "flag") or steps not in (
+            None,
+            setting["value"],
+        ):
+            parser.bad(
+                "--steps",
+                "the default" if steps is None else steps,
+                f"does not fit the runs of {setting['value']} steps in {out}; name another --out",
+            )
+
+
+def _recorded_steps(out: Path) -> Iterator[dict[str, object]]:
+    for path in (out / "raw").glob("*.json"):
+        yield json.loads(path.read_text())["settings"]["steps"]

@@ -1,0 +1,243 @@
+"""Follows a run: TensorBoard, ``progress.csv``, ``episodes.csv``, the progress bar, the summary."""
+
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tianshou.utils import TensorboardLogger
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+from medqn_tianshou.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
+from medqn_tianshou.policy import MeDQNPolicy
+from medqn_tianshou.run_folder import ProgressRow, RunFolder
+
+LOG_EVERY_ENV_STEPS = 1000
+LOG_EVERY_UPDATES = 100
+_BAR_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How a run ended; also ``summary.json``. Returns are of evaluations, if there are any."""
+
+    status: str
+    """``finished``, ``interrupted`` (Ctrl-C) or ``failed``."""
+    env_steps: int
+    gradient_steps: int
+    best_return: float | None
+    best_env_step: int | None
+    final_return: float | None
+    steps_per_s: float | None
+    """Training speed over the whole run, evaluation excluded."""
+    peak_rss_mb: float
+    buffer_mb: float
+
+    def text(self, folder: str) -> str:
+        """Write the summary for people.
+
+        :param folder: where the run's files are.
+        """
+        at_step = "" if self.best_env_step is None else f" at env step {self.best_env_step:,}"
+        lines = [
+            f"{self.status} after {self.env_steps:,} env steps, {self.gradient_steps:,} gradient "
+            f"steps",
+            f"  best return   {_number(self.best_return)}{at_step}",
+            f"  final return  {_number(self.final_return)}",
+            f"  speed         {_number(self.steps_per_s)} steps/s",
+            f"  peak RSS      {self.peak_rss_mb:.1f} MB",
+            f"  replay buffer {self.buffer_mb:.1f} MB",
+            f"  files         {folder}",
+        ]
+        return "\n".join(lines)
+
+
+class RunLogger(TensorboardLogger):
+    """Tianshou's TensorBoard logger, and beside it everything else a user wants to see.
+
+    :param run: the run's folder.
+    :param policy: the policy in training.
+    :param monitor: measures memory.
+    :param total_env_steps: the length of the run.
+    :param clock_start: environment steps that count before the trainer's step 0.
+    :param evaluates: whether each evaluation gives a row in ``progress.csv``; otherwise each
+        hundredth of the run does.
+    :param return_window: how many training episodes a training return averages over.
+    :param show_progress: whether to draw the bar.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: RunFolder,
+        policy: MeDQNPolicy,
+        monitor: MemoryMonitor,
+        total_env_steps: int,
+        clock_start: int = 0,
+        evaluates: bool = True,
+        return_window: int = 100,
+        show_progress: bool = True,
+    ) -> None:
+        super().__init__(
+            SummaryWriter(str(run.path)),
+            train_interval=LOG_EVERY_ENV_STEPS,
+            update_interval=LOG_EVERY_UPDATES,
+            write_flush=False,
+        )
+        # Tianshou's logger would pass over everything before the first interval is full.
+        self.last_log_train_step = -self.train_interval
+        self.last_log_update_step = -self.update_interval
+        self.run = run
+        self.policy = policy
+        self.monitor = monitor
+        self.env_step = 0
+        self._clock_start = clock_start
+        self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
+        self._next_row = 0
+        self._last_row = (0, 0.0)  # its env step and training seconds
+        self._train_seconds = 0.0
+        self._training_since: float | None = None
+        self._train_returns: deque[float] = deque(maxlen=return_window)
+        self._next_clock_log = 0
+        self._next_bar_update = 0.0
+        self._bar = tqdm(
+            total=total_env_steps,
+            unit=" steps",
+            desc="warm-up",
+            dynamic_ncols=True,
+            mininterval=_BAR_SECONDS if sys.stderr.isatty() else 30.0,
+            disable=not show_progress,
+        )
+
+    @property
+    def train_seconds(self) -> float:
+        """Time spent training, evaluation and warm-up excluded."""
+        if self._training_since is None:
+            return self._train_seconds
+        return self._train_seconds + time.perf_counter() - self._training_since
+
+    def before_collect(self, env_step: int) -> None:
+        """Note the time, write what is due and refresh the bar; to be called in ``train_fn``."""
+        self.env_step = env_step
+        now = time.perf_counter()
+        if self._training_since is None:
+            self._training_since = now
+        if env_step >= self._next_clock_log:
+            self._next_clock_log = env_step + LOG_EVERY_ENV_STEPS
+            self._log_clocks()
+        if self._row_interval is not None and env_step >= self._next_row:
+            self._next_row = env_step + self._row_interval
+            self._add_row(self.monitor.measure())
+        if now >= self._next_bar_update:
+            self._next_bar_update = now + _BAR_SECONDS
+            self._refresh_bar("training")
+
+    def before_evaluation(self) -> None:
+        """Stop the training clock; to be called in ``test_fn``."""
+        self._pause_training_clock()
+        self._refresh_bar("evaluating")
+
+    def note_episode(self, env_step: int, episode_return: float, length: int) -> None:
+        """Record a training episode."""
+        self._train_returns.append(episode_return)
+        self.run.add_episode(env_step, episode_return, length)
+
+    def log_train_data(self, log_data: dict[str, Any], step: int) -> None:
+        """Log as Tianshou does, by our clock."""
+        super().log_train_data(log_data, step + self._clock_start)
+
+    def log_test_data(self, log_data: dict[str, Any], step: int) -> None:
+        """Log as Tianshou does, and add a row to ``progress.csv``."""
+        self.env_step = step + self._clock_start
+        super().log_test_data(log_data, self.env_step)
+        returns = log_data["returns_stat"]
+        self._add_row(self._log_clocks(), float(returns["mean"]), float(returns["std"]))
+        self._refresh_bar("evaluated")
+
+    def close(self, status: str, env_step: int) -> Summary:
+        """Take the last measurements, close everything and sum up.
+
+        :param status: how the run ended.
+        :param env_step: where it ended.
+        """
+        self._pause_training_clock()
+        self.env_step = env_step
+        usage = self._log_clocks()
+        if self._row_interval is not None:
+            self._add_row(usage)
+        self._refresh_bar(status)
+        self._bar.close()
+        self.finalize()
+        returns = [
+            (row.eval_return_mean if self._row_interval is None else row.train_return, row.env_step)
+            for row in self.run.rows
+        ]
+        known = [(value, step) for value, step in returns if value is not None]
+        best = max(known, key=lambda entry: entry[0], default=(None, None))
+        return Summary(
+            status=status,
+            env_steps=env_step,
+            gradient_steps=self.policy.gradient_steps,
+            best_return=best[0],
+            best_env_step=best[1],
+            final_return=known[-1][0] if known else None,
+            steps_per_s=self._speed(self._clock_start, 0.0),
+            peak_rss_mb=usage.peak_rss / MB,
+            buffer_mb=usage.buffer / MB,
+        )
+
+    def _log_clocks(self) -> MemoryUsage:
+        """Write memory, epsilon and lambda over environment steps."""
+        for tag, value in (
+            ("train/epsilon", self.policy.eps),
+            ("train/consolidation_coef", self.policy.consolidation_coef),
+        ):
+            self.writer.add_scalar(tag, value, global_step=self.env_step)
+        return self.monitor.log(self.writer, self.env_step)
+
+    def _add_row(
+        self, usage: MemoryUsage, eval_mean: float | None = None, eval_std: float | None = None
+    ) -> None:
+        self.run.add_row(
+            ProgressRow(
+                env_step=self.env_step,
+                gradient_step=self.policy.gradient_steps,
+                eval_return_mean=eval_mean,
+                eval_return_std=eval_std,
+                train_return=self._train_return(),
+                steps_per_s=self._speed(*self._last_row),
+                rss_mb=usage.rss / MB,
+                buffer_mb=usage.buffer / MB,
+            )
+        )
+        self._last_row = (self.env_step, self.train_seconds)
+        self.writer.flush()
+
+    def _speed(self, since_step: int, since_seconds: float) -> float | None:
+        seconds = self.train_seconds - since_seconds
+        steps = self.env_step - since_step
+        return steps / seconds if seconds > 0 and steps > 0 else None
+
+    def _train_return(self) -> float | None:
+        return float(np.mean(self._train_returns)) if self._train_returns else None
+
+    def _pause_training_clock(self) -> None:
+        self._train_seconds = self.train_seconds
+        self._training_since = None
+
+    def _refresh_bar(self, activity: str) -> None:
+        fields = {"RSS": format_bytes(self.monitor.rss())}
+        if self._train_returns:
+            fields["train"] = _number(self._train_return())
+        if self.run.rows and self.run.rows[-1].eval_return_mean is not None:
+            fields["eval"] = _number(self.run.rows[-1].eval_return_mean)
+        self._bar.set_description_str(activity, refresh=False)
+        self._bar.set_postfix(fields, refresh=False)
+        self._bar.update(self.env_step - self._bar.n)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
