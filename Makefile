@@ -24,7 +24,7 @@ format: $(VENV)/installed
 # Runs again only when the dependencies change.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,minatar,dev]'
 	touch $@
 
 clean:

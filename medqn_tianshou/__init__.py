@@ -1,10 +1,11 @@
 """MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
 
 from medqn_tianshou.collector import LeanCollector
+from medqn_tianshou.envs.minatar import register_minatar_games
 from medqn_tianshou.envs.ple import register_ple_games
 from medqn_tianshou.loss import consolidation_loss
 from medqn_tianshou.memory import MemoryMonitor
-from medqn_tianshou.networks import MLPQNetwork, NatureQNetwork
+from medqn_tianshou.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
 from medqn_tianshou.policy import MeDQNPolicy, MeDQNTrainingStats
 from medqn_tianshou.replay import seed_replay_buffer
 from medqn_tianshou.samplers import (
@@ -24,6 +25,7 @@ __all__ = [
     "MeDQNPolicy",
     "MeDQNTrainingStats",
     "MemoryMonitor",
+    "MinAtarQNetwork",
     "MixedStateSampler",
     "NatureQNetwork",
     "RealStateSampler",
@@ -35,3 +37,4 @@ __all__ = [
 ]
 
 register_ple_games()
+register_minatar_games()

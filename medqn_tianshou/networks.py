@@ -101,6 +101,28 @@ class NatureQNetwork(QNetwork):
         )
 
 
+class MinAtarQNetwork(QNetwork):
+    """The network that MinAtar's authors and the paper use for its games.
+
+    :param observation_shape: channels, height, width.
+    :param action_count: number of actions.
+    :param dueling: estimate state values and advantages separately.
+    """
+
+    def __init__(
+        self, *, observation_shape: Sequence[int], action_count: int, dueling: bool = False
+    ) -> None:
+        channels, height, width = observation_shape
+        super().__init__(
+            features=nn.Sequential(
+                nn.Conv2d(channels, 16, kernel_size=3), nn.ReLU(inplace=True), nn.Flatten()
+            ),
+            hidden=(16 * (height - 2) * (width - 2), 128),
+            action_count=action_count,
+            dueling=dueling,
+        )
+
+
 class MLPQNetwork(QNetwork):
     """A multi-layer perceptron with ReLU, as the paper uses for low-dimensional tasks.
 

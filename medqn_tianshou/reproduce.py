@@ -1,8 +1,8 @@
 """The paper's figures and tables, each one command: run what is missing, then draw and tabulate.
 
 Every run is a call of ``lowdim/lowdim_medqn.py`` or ``minatar/minatar_medqn.py`` as a process of
-its own. A finished run leaves two files in ``raw/``: its episodes (CSV), and its settings and summary
-(JSON); they are moved there whole, so what is there is finished and is not run again.
+its own. A finished run leaves two files in ``raw/``: its episodes (CSV), and its settings with its
+summary (JSON). They are moved there whole, so what is there is finished and is not run again.
 """
 
 import json
@@ -173,7 +173,7 @@ def write_results(name: str, figure: Figure, runs: Sequence[Run], out: Path) -> 
         out / "README.md",
         title=figure.title,
         note=figure.note,
-        command=f"python {Path(figure.script).parent}/figures.py {name}",
+        command=f"python {figure.script.replace('medqn', 'figures')} {name}",
         record=record,
         finals={label: final_returns(lines) for label, lines in curves.items()},
         picture=f"{name}.png",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Figures 3 and 4 of the paper, each with one command, e.g. ``figures.py fig4a --jobs 2``."""
+"""Figures 3 and 4 of the paper, each with one command, e.g. ``lowdim_figures.py fig4a``."""
 
 import sys
 

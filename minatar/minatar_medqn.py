@@ -1,0 +1,98 @@
+#!/usr/bin/env python
+"""Train MeDQN, or the DQN it is measured against, on a MinAtar game.
+
+The defaults for a game and an algorithm are the paper's (Tables 7 to 10; freeway: our choice).
+Needs the extra `minatar`, a package under the GPL. Examples:
+
+  python minatar/minatar_medqn.py --game breakout --algo medqn-u
+  python minatar/minatar_medqn.py --game seaquest --algo dqn --seed 3
+"""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import torch
+from tianshou.env import DummyVectorEnv
+
+from medqn_tianshou import MeDQNPolicy, MinAtarQNetwork
+from medqn_tianshou.cli import Parser
+from medqn_tianshou.envs.minatar import MINATAR_GAMES, MinAtarEnv
+from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
+from medqn_tianshou.job import build_policy, make_optimizer, run_env_clock_job
+from medqn_tianshou.seeding import seed_everything
+from medqn_tianshou.settings import Settings, setting_values
+
+FAMILY = "minatar"
+
+
+def make_parser() -> Parser:
+    """Build the command line."""
+    parser = Parser(description=__doc__)
+    run = add_env_clock_flags(parser, FAMILY)
+    games = ", ".join(MINATAR_GAMES)
+    run.add("--game", f"one of {games} (default: breakout)", default="breakout", dest="task")
+    return parser
+
+
+def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
+    """Settle all settings and check them against each other."""
+    if args.task not in MINATAR_GAMES:
+        nearest = difflib.get_close_matches(args.task, MINATAR_GAMES, n=1, cutoff=0.4)
+        hint = nearest[0] if nearest else f"one of {', '.join(MINATAR_GAMES)}"
+        parser.bad("--game", repr(args.task), f"is not a MinAtar game; did you mean {hint}?")
+    return settle_env_clocks(parser, args, FAMILY)
+
+
+def make_env(game: str, settings: Settings) -> gym.Env[Any, Any]:
+    """Build the game with its full action set and the paper's episode limit."""
+    env = MinAtarEnv(game=game)
+    limit = settings["max_episode_steps"].value
+    return gym.wrappers.TimeLimit(env, limit) if limit else env
+
+
+def make_policy(
+    settings: Settings, *, device: torch.device | str, env: gym.Env[Any, Any], sampler_seed: int
+) -> MeDQNPolicy:
+    """Build network, optimizer and policy for the environment's spaces."""
+    value = setting_values(settings)
+    action_space: Any = env.action_space
+    model = MinAtarQNetwork(
+        observation_shape=env.observation_space.shape or (),
+        action_count=int(action_space.n),
+        dueling=value.dueling,
+    ).to(device)
+    return build_policy(
+        settings,
+        model=model,
+        optim=make_optimizer(model, value.optimizer, value.lr),
+        observation_space=env.observation_space,
+        action_space=action_space,
+        sampler_seed=sampler_seed,
+        total_env_steps=value.steps,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = make_parser()
+    args = parser.parse_args(arguments)
+    settings = resolve(parser, args)
+    seeds = seed_everything(args.seed)
+    make = partial(make_env, args.task, settings)
+    try:
+        env = make()
+    except ImportError as error:
+        parser.error(f"argument --game: {error}")
+    policy = make_policy(settings, device=args.device, env=env, sampler_seed=seeds.state_sampler)
+    return run_env_clock_job(
+        parser, args, settings, policy=policy, envs=DummyVectorEnv([make]), seeds=seeds
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
