@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Figure 5, Table 1 and Table 2 of the paper, each with one command, e.g. ``minatar_figures.py fig5b``."""
+"""Figure 5 and Tables 1 and 2, each with one command, e.g. ``minatar_figures.py fig5b``."""
 
 import sys
 

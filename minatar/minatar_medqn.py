@@ -17,6 +17,7 @@ from typing import Any
 
 import gymnasium as gym
 import torch
+from gymnasium.wrappers.time_limit import TimeLimit
 from tianshou.env import DummyVectorEnv
 
 from medqn_tianshou import MeDQNPolicy, MinAtarQNetwork
@@ -52,7 +53,7 @@ def make_env(game: str, settings: Settings) -> gym.Env[Any, Any]:
     """Build the game with its full action set and the paper's episode limit."""
     env = MinAtarEnv(game=game)
     limit = settings["max_episode_steps"].value
-    return gym.wrappers.TimeLimit(env, limit) if limit else env
+    return TimeLimit(env, limit) if limit else env
 
 
 def make_policy(
