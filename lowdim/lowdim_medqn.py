@@ -10,7 +10,7 @@ The defaults for a task and an algorithm are the paper's (Tables 3 to 6). Exampl
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -81,8 +81,16 @@ def make_policy(
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
+) -> int:
+    """Run the command line; return the exit code.
+
+    :param arguments: the command line.
+    :param watch_policy: called with the policy and the environment step before each collect.
+    """
     parser = make_parser()
     args = parser.parse_args(arguments)
     settings = resolve(parser, args)
@@ -90,7 +98,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make = partial(make_env, args.task, settings)
     policy = make_policy(settings, device=args.device, env=make(), sampler_seed=seeds.state_sampler)
     return run_env_clock_job(
-        parser, args, settings, policy=policy, envs=DummyVectorEnv([make]), seeds=seeds
+        parser,
+        args,
+        settings,
+        policy=policy,
+        envs=DummyVectorEnv([make]),
+        seeds=seeds,
+        on_collect=None if watch_policy is None else partial(watch_policy, policy),
     )
 
 

@@ -1,6 +1,7 @@
 """The flags that the scripts share, and how they become the settings of a run."""
 
 import argparse
+from argparse import BooleanOptionalAction
 from pathlib import Path
 from typing import Any, get_args
 
@@ -85,9 +86,9 @@ def add_dqn_flags(parser: Parser, family: str) -> FlagGroup:
     group.add("--eps-train", "first exploration rate", type=SHARE)
     group.add("--eps-train-final", "last exploration rate", type=SHARE)
     group.add("--eps-decay-steps", "environment steps from the first to the last", type=COUNT)
-    group.add("--double", "double DQN targets", action="store_true")
-    group.add("--dueling", "dueling network", action="store_true")
-    group.add("--huber", "Huber TD loss instead of squared error", action="store_true")
+    group.add("--double", "double DQN targets", action=BooleanOptionalAction)
+    group.add("--dueling", "dueling network", action=BooleanOptionalAction)
+    group.add("--huber", "Huber TD loss instead of squared error", action=BooleanOptionalAction)
     return group
 
 
@@ -138,12 +139,12 @@ def add_env_clock_flags(parser: Parser, family: str) -> FlagGroup:
     """
     run = add_run_flags(parser, family)
     run.add("--steps", "environment steps, warm-up included", type=COUNT)
-    run.add("--max-episode-steps", "steps after which an episode is cut", type=COUNT)
+    run.add("--max-episode-steps", "steps after which an episode is cut; 0: never", type=COUNT)
     run.add("--return-window", "training episodes that a return averages over", type=COUNT)
     run.add(
         "--timeout-is-terminal",
         "treat a cut episode as ended, as the authors' code does, instead of bootstrapping",
-        action="store_true",
+        action=BooleanOptionalAction,
     )
     dqn = add_dqn_flags(parser, family)
     dqn.add(

@@ -175,6 +175,7 @@ def run_env_clock_job(
     policy: MeDQNPolicy,
     envs: BaseVectorEnv,
     seeds: RunSeeds,
+    **train_options: Any,
 ) -> int:
     """Run a job without evaluation whose clocks all count environment steps, warm-up included.
 
@@ -184,6 +185,7 @@ def run_env_clock_job(
     :param policy: the policy, on its device.
     :param envs: one environment to learn in.
     :param seeds: the run's seeds.
+    :param train_options: what else :func:`medqn_tianshou.training.train` takes.
     """
     value = setting_values(settings)
     envs.seed(seeds.train_envs)
@@ -206,6 +208,7 @@ def run_env_clock_job(
         batch_size=0 if value.buffer_size == value.batch_size else value.batch_size,
         target_update_env_steps=value.target_update_env_steps,
         return_window=value.return_window,
+        **train_options,
     )
 
 

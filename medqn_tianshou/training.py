@@ -1,5 +1,6 @@
 """Runs Tianshou's OffpolicyTrainer by the paper's clocks and leaves a run folder behind."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -33,6 +34,7 @@ def train(
     target_update_env_steps: int | None = None,
     episodes_per_test: int = 1,
     return_window: int = 100,
+    on_collect: Callable[[int], None] | None = None,
     show_progress: bool = True,
 ) -> Summary:
     """Train to the end, or until Ctrl-C, and leave everything in the run folder.
@@ -56,6 +58,7 @@ def train(
         leaves the target network to the policy, which counts gradient steps.
     :param episodes_per_test: episodes per evaluation.
     :param return_window: how many training episodes a training return averages over.
+    :param on_collect: called with the environment step before each collect, after the update.
     :param show_progress: whether to draw a progress bar.
     """
     clock_start = warmup_env_steps if warmup_counts else 0
@@ -86,6 +89,8 @@ def train(
             if due < env_step + step_per_collect:
                 policy.sync_weight()
         logger.before_collect(env_step)
+        if on_collect is not None:
+            on_collect(env_step)
 
     def before_evaluation(epoch: int, trainer_step: int | None) -> None:
         logger.before_evaluation()

@@ -1,20 +1,18 @@
 """The Atari script as a user runs it."""
 
 import csv
-import importlib.util
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from scripts import ROOT, load_script
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "atari/atari_medqn.py"
 TASK = "QbertNoFrameskip-v4"
 # Two epochs of 120 steps with an update every 4: 60 gradient steps. Random play keeps the
@@ -23,14 +21,7 @@ SHORT = "--epoch 2 --step-per-epoch 120 --step-per-collect 4 --buffer-size 300 -
 SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1"]
 
 
-def load_script():
-    spec = importlib.util.spec_from_file_location("atari_medqn", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-main = load_script().main
+main = load_script("atari/atari_medqn.py").main
 
 
 def run_folder(logdir):

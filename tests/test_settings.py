@@ -1,34 +1,32 @@
 """The settings files: every value has a source, and every combination builds a policy."""
 
-import importlib.util
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from scripts import load_script
 
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.settings import load_settings, resolve_settings
 
 ATARI = load_settings("atari")
-ROOT = Path(__file__).parent.parent
-spec = importlib.util.spec_from_file_location("atari_medqn", ROOT / "atari/atari_medqn.py")
-atari_medqn = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(atari_medqn)
+atari_medqn = load_script("atari/atari_medqn.py")
 
 
-def test_every_value_has_a_known_source():
+@pytest.mark.parametrize("family", ["atari", "lowdim", "minatar"])
+def test_every_value_has_a_known_source(family):
+    data = load_settings(family)
     tables = [
-        ATARI["common"],
-        *ATARI["algo"].values(),
-        *(table for algos in ATARI["task"].values() for table in algos.values()),
+        data["common"],
+        *data["algo"].values(),
+        *(table for algos in data["task"].values() for table in algos.values()),
     ]
     entries = [entry for table in tables for entry in table.values()]
     assert len(entries) > 30
     for entry in entries:
         assert set(entry) == {"value", "source"}
-        assert entry["source"] in ATARI["sources"]
+        assert entry["source"] in data["sources"]
 
 
 def test_every_named_task_exists():
