@@ -6,25 +6,27 @@ ARGS ?=
 
 .PHONY: train test lint format clean
 
-train: $(VENV)/installed
+train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
 
 test: lint
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/installed
+lint: $(VENV)/test-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/installed
+format: $(VENV)/test-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Runs again only when the dependencies change.
-$(VENV)/installed: pyproject.toml constraints.txt
+# Run again only when the dependencies change.
+$(VENV)/train-installed: EXTRAS := atari
+$(VENV)/test-installed: EXTRAS := atari,minatar,dev
+$(VENV)/%-installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,minatar,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $@
 
 clean:

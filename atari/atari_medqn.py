@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Train MeDQN, or the DQN it is measured against, on an Atari game.
 
-The defaults for a game are the paper's. Examples:
+The defaults are the paper's for the game, but for pixels, which are scaled (--scale-obs). Examples:
 
   python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000
   python atari/atari_medqn.py --task PhoenixNoFrameskip-v4 --algo dqn --memory-cap 8G
@@ -18,7 +18,7 @@ import torch
 from tianshou.data import VectorReplayBuffer
 
 from medqn_tianshou import LeanCollector, MeDQNPolicy, NatureQNetwork
-from medqn_tianshou.cli import Parser, existing_file, number
+from medqn_tianshou.cli import Parser, default_device, existing_file, number
 from medqn_tianshou.envs.atari import Backend, atari_tasks, make_atari_envs, nearest_task
 from medqn_tianshou.flags import (
     COUNT,
@@ -40,7 +40,7 @@ FAMILY = "atari"
 def make_parser() -> Parser:
     """Build the command line."""
     parser = Parser(description=__doc__)
-    run = add_run_flags(parser, FAMILY)
+    run = add_run_flags(parser, FAMILY, device=default_device())
     run.add("--task", "the game (default: Qbert)", default="QbertNoFrameskip-v4")
     run.add("--epoch", "epochs; each ends with an evaluation", type=COUNT)
     run.add("--step-per-epoch", "environment steps per epoch, 4 frames each", type=COUNT)
@@ -106,6 +106,8 @@ def make_parser() -> Parser:
 
 def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
     """Settle all settings and check them against each other."""
+    if not atari_tasks():
+        parser.error("argument --task: no Atari games here; pip install 'medqn-tianshou[atari]'")
     if args.task not in atari_tasks():
         nearest = nearest_task(args.task)
         hint = f"did you mean {nearest}?" if nearest else "for example QbertNoFrameskip-v4 is one"
@@ -123,6 +125,13 @@ def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
             f"does not divide the {value.step_per_collect} steps between updates; choose a divisor "
             "or another --step-per-collect",
         )
+    if value.step_per_epoch % value.step_per_collect:
+        parser.bad(
+            "--step-per-epoch",
+            value.step_per_epoch,
+            f"is not a multiple of the {value.step_per_collect} steps between updates; take "
+            f"{-(-value.step_per_epoch // value.step_per_collect) * value.step_per_collect}",
+        )
     if round(update_per_step * value.step_per_collect) < 1:
         parser.bad(
             "--update-per-step",
@@ -139,6 +148,8 @@ def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
         )
     if args.watch and args.resume_path is None:
         parser.error("argument --watch: needs a policy; give --resume-path RUN/policy_best.pth")
+    if args.render and not args.watch:
+        parser.bad("--render", args.render, "shows nothing in training; add --watch")
     return settings
 
 
@@ -174,10 +185,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = seed_everything(args.seed)
 
     def make_envs(*, training: bool) -> Any:
-        render = args.watch and args.render > 0
+        render = args.render > 0
+        num_envs = 1 if render else value.training_num if training else value.test_num
         return make_atari_envs(
             task=args.task,
-            num_envs=value.training_num if training else value.test_num,
+            num_envs=num_envs,
             seed=seeds.train_envs if training else seeds.test_envs,
             training=training,
             backend="ale" if render else value.env_backend,
@@ -224,7 +236,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warmup_env_steps=value.warmup_steps,
         step_per_epoch=value.step_per_epoch,
         update_per_step=value.update_per_step,
-        batch_size=value.batch_size,
         episodes_per_test=value.test_num,
     )
 

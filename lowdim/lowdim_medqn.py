@@ -50,7 +50,7 @@ def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
 
 def make_env(task: str, settings: Settings) -> gym.Env[Any, Any]:
     """Build the environment with the paper's episode limit."""
-    limit = settings["max_episode_steps"].value
+    limit = settings["max_episode_steps"].value or sys.maxsize
     return gym.make(ENV_IDS.get(task, task), max_episode_steps=limit)
 
 

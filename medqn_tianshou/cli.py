@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from medqn_tianshou.memory import MemoryLimit, format_bytes, parse_bytes
+from medqn_tianshou.memory import MB, MemoryLimit, format_bytes, parse_bytes
 
 
 class Parser(argparse.ArgumentParser):
@@ -115,8 +115,19 @@ def existing_file(text: str) -> Path:
     return path
 
 
+TRAINING_RESERVE = 500 * MB
+"""What a run takes beside its buffer after this check: compiled code, gradients, activations."""
+
+
 def check_replay_fits(
-    parser: Parser, *, size: int, nbytes: int, multiple: int, cap: int | None, limit: MemoryLimit
+    parser: Parser,
+    *,
+    size: int,
+    nbytes: int,
+    multiple: int,
+    smallest: int,
+    cap: int | None,
+    limit: MemoryLimit,
 ) -> None:
     """Stop when the replay buffer would exceed the cap, or what the machine has left.
 
@@ -124,19 +135,23 @@ def check_replay_fits(
     :param size: transitions asked for.
     :param nbytes: the bytes they will take.
     :param multiple: the size is rounded up to a multiple of this, the number of environments.
+    :param smallest: the smallest buffer that can be used.
     :param cap: ``--memory-cap``, if given.
     :param limit: what the machine or container has.
     """
-    for allowed, name in (
-        (cap, f"--memory-cap {format_bytes(cap or 0)}"),
-        (limit.available, f"the {format_bytes(limit.available)} that this {limit.source} has left"),
-    ):
-        if allowed is not None and nbytes > allowed:
-            per_transition = nbytes / (-(-size // multiple) * multiple)
-            fits = int(allowed / per_transition) // multiple * multiple
-            remedy = f"the largest that fits is --buffer-size {fits}" if fits else "raise the cap"
-            parser.bad(
-                "--buffer-size",
-                size,
-                f"transitions take {format_bytes(nbytes)}, more than {name}; {remedy}",
-            )
+    left = max(limit.available - TRAINING_RESERVE, 0)
+    allowed = left if cap is None else min(cap, left)
+    if nbytes <= allowed:
+        return
+    name = f"the {format_bytes(left)} that this {limit.source} has left for it"
+    if allowed == cap:
+        name = f"--memory-cap {format_bytes(cap)}"
+    per_transition = nbytes / (-(-size // multiple) * multiple)
+    fits = int(allowed / per_transition) // multiple * multiple
+    remedy = (
+        f"the largest that fits is --buffer-size {fits}"
+        if fits >= smallest
+        else f"even the smallest, {smallest}, does not fit; more memory is needed"
+    )
+    problem = f"transitions take {format_bytes(nbytes)}, more than {name}; {remedy}"
+    parser.bad("--buffer-size", size, problem)

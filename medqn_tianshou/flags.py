@@ -5,7 +5,7 @@ from argparse import BooleanOptionalAction
 from pathlib import Path
 from typing import Any, get_args
 
-from medqn_tianshou.cli import Parser, byte_size, default_device, number, torch_device
+from medqn_tianshou.cli import Parser, byte_size, number, torch_device
 from medqn_tianshou.loss import ConsolidationKind, Reduction
 from medqn_tianshou.settings import (
     Setting,
@@ -21,6 +21,11 @@ SHARE = number(float, at_least=0, at_most=1)
 # Flags that say what to do with a run, but not how it learns.
 NOT_SETTINGS = {
     "task", "algo", "seed", "device", "logdir", "no_progress", "resume_path", "watch", "render",
+}  # fmt: skip
+
+CONSOLIDATION_FLAGS = {
+    "lambda_start", "lambda_end", "consolidation_epochs", "consolidation_batch_size",
+    "consolidation_loss", "consolidation_reduction", "sampling",
 }  # fmt: skip
 
 
@@ -50,8 +55,13 @@ class FlagGroup:
         self._group.add_argument(flag, help=text.replace("%", "%%"), **options)
 
 
-def add_run_flags(parser: Parser, family: str) -> FlagGroup:
-    """Add what to run and where; return the group for the family's own flags."""
+def add_run_flags(parser: Parser, family: str, *, device: str) -> FlagGroup:
+    """Add what to run and where; return the group for the family's own flags.
+
+    :param parser: the parser to add to.
+    :param family: the settings file.
+    :param device: the default device.
+    """
     group = FlagGroup(parser, family, "what to run")
     group.add(
         "--algo",
@@ -67,9 +77,9 @@ def add_run_flags(parser: Parser, family: str) -> FlagGroup:
     )
     group.add(
         "--device",
-        "torch device (default: cuda if there is one, else cpu)",
+        f"torch device (default here: {device})",
         type=torch_device,
-        default=default_device(),
+        default=device,
     )
     return group
 
@@ -137,9 +147,14 @@ def add_env_clock_flags(parser: Parser, family: str) -> FlagGroup:
 
     :return: the group for the family's own flags.
     """
-    run = add_run_flags(parser, family)
+    # The networks are so small that a GPU would spend its time waiting.
+    run = add_run_flags(parser, family, device="cpu")
     run.add("--steps", "environment steps, warm-up included", type=COUNT)
-    run.add("--max-episode-steps", "steps after which an episode is cut; 0: never", type=COUNT)
+    run.add(
+        "--max-episode-steps",
+        "steps after which an episode is cut; 0: never",
+        type=number(int, at_least=0),
+    )
     run.add("--return-window", "training episodes that a return averages over", type=COUNT)
     run.add(
         "--timeout-is-terminal",
@@ -203,13 +218,18 @@ def settle(parser: Parser, args: argparse.Namespace, family: str) -> Settings:
     value = setting_values(settings)
     settings.setdefault("consolidation_batch_size", Setting(value.batch_size, "derived"))
     settings.setdefault("memory_cap", Setting(None, "derived"))
-    if load_settings(family)["algo"][args.algo].get("lambda_end", {}).get("value") == 0:
-        for name in ("lambda_start", "lambda_end"):
-            if getattr(value, name) > 0:
-                flag = f"--{name.replace('_', '-')}"
-                problem = f"has no use with --algo {args.algo}; take one with consolidation"
-                parser.bad(flag, getattr(value, name), problem)
+    if args.algo not in _consolidating_algos(family):
+        for name in sorted(CONSOLIDATION_FLAGS & flags.keys()):
+            if flags[name] not in (None, 0.0):
+                choices = " or ".join(_consolidating_algos(family))
+                problem = f"has no use with --algo {args.algo}; take --algo {choices}"
+                parser.bad(f"--{name.replace('_', '-')}", flags[name], problem)
     return settings
+
+
+def _consolidating_algos(family: str) -> list[str]:
+    algos = load_settings(family)["algo"]
+    return [algo for algo in algos if algos[algo]["lambda_start"]["value"] > 0]
 
 
 def _first_algo(family: str) -> str:

@@ -1,10 +1,13 @@
 """A training job from settled settings to the summary: what all scripts do after parsing."""
 
 import argparse
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -110,6 +113,7 @@ def run_job(
         size=value.buffer_size,
         nbytes=nbytes,
         multiple=env_num,
+        smallest=max(value.batch_size, 1),
         cap=value.memory_cap,
         limit=limit,
     )
@@ -140,7 +144,7 @@ def run_job(
         f"{limit.source} limit {format_bytes(limit.nbytes)}, "
         f"{format_bytes(limit.available)} left\n"
         f"run folder: {run.path}\n"
-        f"watch it: tensorboard --logdir {args.logdir}",
+        f"watch it: {tensorboard_command()} --logdir {args.logdir}",
         flush=True,
     )
     summary = train(
@@ -156,15 +160,30 @@ def run_job(
             LeanCollector(policy, test_envs, exploration_noise=True) if test_envs else None
         ),
         run=run,
-        monitor=MemoryMonitor(lambda: replay_nbytes(buffer)),
+        monitor=MemoryMonitor(lambda: replay_nbytes(buffer), device=args.device),
         epsilon=LinearSchedule(value.eps_train, value.eps_train_final, value.eps_decay_steps),
         total_env_steps=total_env_steps,
         step_per_collect=value.step_per_collect,
+        batch_size=0 if uses_whole_buffer(settings) else value.batch_size,
         show_progress=not args.no_progress,
         **train_options,
     )
     print(summary.text(str(run.path)))
     return 130 if summary.status == "interrupted" else 0
+
+
+def tensorboard_command() -> str:
+    """The command as the user has to type it, who may not have activated the environment."""
+    beside = Path(sys.executable).with_name("tensorboard")
+    if shutil.which("tensorboard") or not beside.exists():
+        return "tensorboard"
+    return str(Path(os.path.relpath(beside)))
+
+
+def uses_whole_buffer(settings: Settings) -> bool:
+    """Whether an update takes all transitions, instead of drawing some: MeDQN(U)'s one batch."""
+    value = setting_values(settings)
+    return bool(value.sampling == "uniform" and value.buffer_size == value.batch_size)
 
 
 def run_env_clock_job(
@@ -204,8 +223,6 @@ def run_env_clock_job(
         warmup_counts=True,
         step_per_epoch=value.steps - value.warmup_steps,
         update_per_step=1 / value.step_per_collect,
-        # A buffer of one batch is used whole, not drawn from with replacement.
-        batch_size=0 if value.buffer_size == value.batch_size else value.batch_size,
         target_update_env_steps=value.target_update_env_steps,
         return_window=value.return_window,
         **train_options,

@@ -52,18 +52,15 @@ class MemoryLimit:
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit:
-    """Find the limit that applies: the tightest of the container's (cgroup v2, v1) and the host's.
+    """Find the limit that applies: of the container's (cgroup v2, v1) and the host's, the one with
+    the least memory left.
 
     :param root: where ``proc`` and ``sys`` are mounted.
     """
     host = psutil.virtual_memory()
-    tightest = MemoryLimit(nbytes=host.total, available=host.available, source="host")
-    for folder in _cgroup_folders(root):
-        limit = _read_cgroup(folder)
-        if limit is not None and limit.nbytes < tightest.nbytes:
-            available = min(limit.available, host.available)
-            tightest = MemoryLimit(nbytes=limit.nbytes, available=available, source=limit.source)
-    return tightest
+    limits = [MemoryLimit(nbytes=host.total, available=host.available, source="host")]
+    limits += filter(None, map(_read_cgroup, _cgroup_folders(root)))
+    return min(limits, key=lambda limit: limit.available)
 
 
 def _cgroup_folders(root: Path) -> list[Path]:
@@ -116,7 +113,7 @@ class MemoryUsage:
     children_rss: int
     buffer: int
     cuda: int | None
-    """Memory held by tensors on the current CUDA device; None without one."""
+    """Memory held by tensors on the CUDA device; None without one."""
     peak_cuda: int | None
 
 
@@ -125,9 +122,16 @@ class MemoryMonitor:
 
     :param buffer_nbytes: tells the bytes of the replay buffer now, e.g.
         ``lambda: replay_nbytes(buffer)``.
+    :param device: the device of the networks.
     """
 
-    def __init__(self, buffer_nbytes: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        buffer_nbytes: Callable[[], int] = lambda: 0,
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._device = torch.device(device)
         self._buffer_nbytes = buffer_nbytes
         self._process = psutil.Process()
         self._largest_rss = 0
@@ -143,14 +147,14 @@ class MemoryMonitor:
         """Measure everything."""
         rss = self.rss()
         self._largest_rss = max(self._largest_rss, _high_water_mark())
-        has_cuda = torch.cuda.is_available()
+        on_cuda = self._device.type == "cuda"
         return MemoryUsage(
             rss=rss,
             peak_rss=self._largest_rss,
             children_rss=sum(map(_rss_or_zero, self._process.children(recursive=True))),
             buffer=self._buffer_nbytes(),
-            cuda=torch.cuda.memory_allocated() if has_cuda else None,
-            peak_cuda=torch.cuda.max_memory_allocated() if has_cuda else None,
+            cuda=torch.cuda.memory_allocated(self._device) if on_cuda else None,
+            peak_cuda=torch.cuda.max_memory_allocated(self._device) if on_cuda else None,
         )
 
     def log(self, writer: Any, env_step: int) -> MemoryUsage:

@@ -160,12 +160,13 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
 
     def _target_q(self, buffer: ReplayBuffer, indices: NDArray[np.int_]) -> torch.Tensor:
         """Value of the successors; unlike the base class's, no forward pass is thrown away."""
-        obs_next = _network_input(buffer[indices].obs_next)
-        target_q_BA = self._q(self.model_old, obs_next)
+        obs_next = buffer[indices].obs_next
+        target_q_BA = self._q(self.model_old, _network_input(obs_next))
         if not self.is_double:
             return target_q_BA.max(dim=1).values
-        greedy_B1 = self._q(self.model, obs_next).argmax(dim=1, keepdim=True)
-        return target_q_BA.gather(1, greedy_B1).flatten()
+        q_BA = self._q(self.model, _network_input(obs_next))
+        q_BA = self.compute_q_value(q_BA, getattr(obs_next, "mask", None))
+        return target_q_BA.gather(1, q_BA.argmax(dim=1, keepdim=True)).flatten()
 
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]

@@ -23,6 +23,8 @@ from tqdm import tqdm
 from medqn_tianshou.cli import Parser, number
 from medqn_tianshou.curves import Curve, draw_curves, final_returns, read_curve, write_table
 
+_PROCESSES: list[subprocess.Popen[str]] = []
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -97,13 +99,19 @@ class Run:
         with tempfile.TemporaryDirectory() as folder:
             # Runs share the cores: more threads per run would only wait for each other.
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            result = subprocess.run(  # noqa: S603
-                self.command(Path(folder)), env=environment, capture_output=True, text=True
-            )
-            if result.returncode != 0:
+            with subprocess.Popen(  # noqa: S603
+                self.command(Path(folder)),
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process:
+                _PROCESSES.append(process)
+                _, errors = process.communicate()
+            if process.returncode != 0:
                 raise RuntimeError(
                     f"{self.csv.stem} failed: {shlex.join(self.command(Path('log')))}\n"
-                    f"{result.stderr.strip()}"
+                    f"{errors.strip()}"
                 )
             (config,) = Path(folder).glob("**/config.json")
             record = json.loads(config.read_text())
@@ -145,6 +153,8 @@ def reproduce(
                 bar.update()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in _PROCESSES:
+                process.terminate()  # without effect on those that have ended
             raise
         finally:
             bar.close()
@@ -203,8 +213,7 @@ def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> 
     figure = figures[args.figure]
     out = args.out or Path("docs/results") / args.figure
     _check_same_length(parser, out, args.steps)
-    # A kill by the system ends the runs as well: they are children that get the same signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         reproduce(
             args.figure,

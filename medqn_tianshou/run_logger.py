@@ -94,10 +94,11 @@ class RunLogger(TensorboardLogger):
         self.policy = policy
         self.monitor = monitor
         self.env_step = 0
+        self._train_epsilon = 1.0
         self._clock_start = clock_start
         self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
         self._next_row = 0
-        self._last_row = (0, 0.0)  # its env step and training seconds
+        self._last_row = (clock_start, 0.0)  # its env step and training seconds
         self._train_seconds = 0.0
         self._training_since: float | None = None
         self._train_returns: deque[float] = deque(maxlen=return_window)
@@ -122,6 +123,7 @@ class RunLogger(TensorboardLogger):
     def before_collect(self, env_step: int) -> None:
         """Note the time, write what is due and refresh the bar; to be called in ``train_fn``."""
         self.env_step = env_step
+        self._train_epsilon = self.policy.eps  # an evaluation has its own
         now = time.perf_counter()
         if self._training_since is None:
             self._training_since = now
@@ -139,6 +141,7 @@ class RunLogger(TensorboardLogger):
         """Stop the training clock; to be called in ``test_fn``."""
         self._pause_training_clock()
         self._refresh_bar("evaluating")
+        self._bar.refresh()  # it may take minutes until the next
 
     def note_episode(self, env_step: int, episode_return: float, length: int) -> None:
         """Record a training episode."""
@@ -148,6 +151,10 @@ class RunLogger(TensorboardLogger):
     def log_train_data(self, log_data: dict[str, Any], step: int) -> None:
         """Log as Tianshou does, by our clock."""
         super().log_train_data(log_data, step + self._clock_start)
+
+    def log_update_data(self, log_data: dict[str, Any], step: int) -> None:
+        """Log as Tianshou does, by gradient steps: its trainer counts updates."""
+        super().log_update_data(log_data, self.policy.gradient_steps)
 
     def log_test_data(self, log_data: dict[str, Any], step: int) -> None:
         """Log as Tianshou does, and add a row to ``progress.csv``."""
@@ -192,7 +199,7 @@ class RunLogger(TensorboardLogger):
     def _log_clocks(self) -> MemoryUsage:
         """Write memory, epsilon and lambda over environment steps."""
         for tag, value in (
-            ("train/epsilon", self.policy.eps),
+            ("train/epsilon", self._train_epsilon),
             ("train/consolidation_coef", self.policy.consolidation_coef),
         ):
             self.writer.add_scalar(tag, value, global_step=self.env_step)

@@ -46,14 +46,14 @@ def train(
     :param monitor: measures memory.
     :param epsilon: exploration by environment step.
     :param epsilon_test: exploration in evaluations.
-    :param warmup_env_steps: steps collected before the first update.
+    :param warmup_env_steps: random steps before the first update.
     :param warmup_counts: whether those are the first of the run's steps, as in the paper's
         low-dimensional and MinAtar experiments, or come before them, as in Tianshou's Atari one.
     :param total_env_steps: environment steps of the run.
     :param step_per_epoch: environment steps between evaluations.
     :param step_per_collect: environment steps between updates, the paper's C_current.
     :param update_per_step: updates per environment step.
-    :param batch_size: transitions per update; 0 is the whole buffer.
+    :param batch_size: transitions per update; 0 is the whole buffer, as MeDQN(U) uses it.
     :param target_update_env_steps: the paper's C_target where it counts environment steps; None
         leaves the target network to the policy, which counts gradient steps.
     :param episodes_per_test: episodes per evaluation.
@@ -61,6 +61,8 @@ def train(
     :param on_collect: called with the environment step before each collect, after the update.
     :param show_progress: whether to draw a progress bar.
     """
+    env_num = train_collector.env_num
+    warmup_env_steps = -(-warmup_env_steps // env_num) * env_num
     clock_start = warmup_env_steps if warmup_counts else 0
     logger = RunLogger(
         run=run,
@@ -127,15 +129,15 @@ def train(
     try:
         # Not by the trainer: it would reset the environments after the warm-up, in mid-episode.
         train_collector.reset()
-        for step in range(0, warmup_env_steps, train_collector.env_num):
-            policy.set_eps(epsilon(step if warmup_counts else 0))
-            train_collector.collect(n_step=train_collector.env_num)
+        policy.set_eps(1.0)
+        train_collector.collect(n_step=warmup_env_steps)
         trainer.run(reset_collectors=False)
         status = "finished"
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
-        summary = logger.close(status, trainer.env_step + clock_start)
+        collected = train_collector.collect_step - steps_before_clock
+        summary = logger.close(status, max(collected, 0))
         save_last()
         run.write_json("summary.json", asdict(summary))
     return summary

@@ -71,8 +71,8 @@ def describe_default(family: str, name: str) -> str:
         game = task.removesuffix("NoFrameskip-v4")
         tables |= {game if algo == "common" else f"{game} {algo}": algos[algo] for algo in algos}
     found = [(where, table[name]) for where, table in tables.items() if name in table]
-    if len(found) > 6:
-        return "by task and algorithm, see the settings file"
+    if len(found) > 8:
+        return f"by task and algorithm, see medqn_tianshou/settings/{family}.toml"
     if len(found) == 1:
         ((where, entry),) = found
         return f"{where} {_write(entry['value'])} ({entry['source']})".strip()
