@@ -18,7 +18,7 @@ TASK = "QbertNoFrameskip-v4"
 # Two epochs of 120 steps with an update every 4: 60 gradient steps. Random play keeps the
 # evaluation games short.
 SHORT = "--epoch 2 --step-per-epoch 120 --step-per-collect 4 --buffer-size 300 --test-num 1"
-SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1"]
+SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1", "--eps-decay-steps", "240"]
 
 
 main = load_script("atari/atari_medqn.py").main
@@ -71,8 +71,12 @@ def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(tmp_p
     assert [event.value for event in tags["test/returns_stat/mean"]] == pytest.approx(returns)
     for tag in ("loss", "td_loss", "consolidation_loss", "consolidation_coef"):
         assert tags[f"update/{tag}"]
-    assert tags["train/consolidation_coef"][0].value == pytest.approx(0.01)
-    assert tags["train/epsilon"][0].value == pytest.approx(1.0)
+    # Both schedules move by environment step; the last collect began at step 236 of 240.
+    for tag, start, end in (("consolidation_coef", 0.01, 2.0), ("epsilon", 1.0, 0.05)):
+        values = {event.step: event.value for event in tags[f"train/{tag}"]}
+        assert values[0] == pytest.approx(start)
+        assert values[120] == pytest.approx(start + (end - start) * 116 / 240)
+        assert values[240] == pytest.approx(start + (end - start) * 236 / 240)
 
     config = json.loads((folder / "config.json").read_text())
     assert config["seed"] == 0
@@ -122,7 +126,11 @@ def test_a_saved_policy_can_be_watched_and_trained_on(tmp_path, capsys):
     capsys.readouterr()
     assert main([*SHORT, "--watch", "--resume-path", saved]) == 0
     assert re.search(r"returns \[[\d.]+\], mean [\d.]+", capsys.readouterr().out)
-    parameters_after(tmp_path / "second", "--resume-path", saved)
+    start = torch.load(saved, weights_only=True)
+    resumed = parameters_after(tmp_path / "second", "--resume-path", saved, "--lr", "1e-12")
+    for name, value in start.items():
+        torch.testing.assert_close(resumed[name], value, rtol=0, atol=1e-6)
+    assert not same(start, parameters_after(tmp_path / "third", "--lr", "1e-12", "--seed", "5"))
 
 
 def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path):
@@ -177,6 +185,10 @@ def error_of(capsys, *flags):
         ("--resume-path none.pth", ["--resume-path", "'none.pth'", "not a file"]),
         ("--watch", ["--watch", "--resume-path"]),
         ("--algo dqn --lambda-end 2", ["--lambda-end", "2", "--algo medqn"]),
+        ("--algo dqn --sampling uniform", ["--sampling", "uniform", "--algo medqn"]),
+        ("--step-per-epoch 50", ["--step-per-epoch", "50", "take 60"]),
+        ("--render 0.1", ["--render", "0.1", "--watch"]),
+        ("--memory-cap 10K", ["--buffer-size", "100000", "--memory-cap 10.0 kB", "smallest, 32"]),
         ("--no-such-flag 1", ["--no-such-flag"]),
     ],
 )
@@ -200,7 +212,12 @@ def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(capsys
 def test_a_buffer_larger_than_the_machine_is_refused(capsys):
     line = error_of(capsys, "--buffer-size", "1e12")
     assert "TB" in line or "GB" in line
-    assert "has left; the largest that fits is --buffer-size" in line
+    assert "has left for it; the largest that fits is --buffer-size" in line
+
+
+def test_a_machine_without_atari_names_the_extra(capsys, monkeypatch):
+    monkeypatch.setattr(load_script("atari/atari_medqn.py"), "atari_tasks", tuple)
+    assert "pip install 'medqn-tianshou[atari]'" in error_of(capsys, "--task", TASK)
 
 
 def test_a_logdir_that_is_a_file_is_refused(capsys, tmp_path):

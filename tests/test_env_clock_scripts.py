@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from scripts import ROOT, load_script
 
 from medqn_tianshou import MeDQNPolicy
+from medqn_tianshou.seeding import RunSeeds
 from medqn_tianshou.settings import load_settings, resolve_settings
 
 SCRIPTS = {
@@ -191,11 +193,52 @@ def test_a_timeout_bootstraps_unless_told_otherwise(tmp_path, monkeypatch):
 
     monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
     limit = ["--max-episode-steps", "20"]
-    run("lowdim", "MountainCar-v0", "dqn-s", tmp_path / "a", *limit)
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "a", *limit)
     assert set(flags) == {(False, True)}
     flags.clear()
-    run("lowdim", "MountainCar-v0", "dqn-s", tmp_path / "b", *limit, "--timeout-is-terminal")
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "b", *limit, "--timeout-is-terminal")
     assert set(flags) == {(True, False)}
+
+
+def test_dqn_s_draws_from_its_buffer(tmp_path, monkeypatch):
+    distinct = []
+    learn = MeDQNPolicy.learn
+
+    def noted_learn(policy, batch, *args, **kwargs):
+        distinct.append(len(np.unique(batch.obs, axis=0)))
+        return learn(policy, batch, *args, **kwargs)
+
+    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    run("lowdim", "MountainCar-v0", "dqn-s", tmp_path)
+    assert 15 < np.mean(distinct) < 25  # 32 draws with replacement from 32 give 20.4 on average
+
+
+def test_the_warm_up_plays_at_random(tmp_path, monkeypatch):
+    rates = []
+    exploration_noise = MeDQNPolicy.exploration_noise
+
+    def noted(policy, act, batch):
+        rates.append(policy.eps)
+        return exploration_noise(policy, act, batch)
+
+    monkeypatch.setattr(MeDQNPolicy, "exploration_noise", noted)
+    run("lowdim", "MountainCar-v0", "dqn", tmp_path, "--eps-decay-steps", "100")
+    assert rates == [1.0] * 100 + [pytest.approx(0.01)] * 200
+
+
+@pytest.mark.parametrize("source", sorted(set(RunSeeds.__dataclass_fields__) - {"test_envs"}))
+def test_every_source_of_randomness_follows_its_seed(source, tmp_path, monkeypatch):
+    seeds = RunSeeds.from_run_seed(0)
+
+    def parameters(name):
+        folder = run("lowdim", "Catcher", "medqn-r", tmp_path / name)
+        return torch.load(folder / "policy_last.pth", weights_only=True)["model.advantage.0.weight"]
+
+    monkeypatch.setattr(RunSeeds, "from_run_seed", lambda seed: seeds)
+    first = parameters("first")
+    changed = replace(seeds, **{source: 12345})
+    monkeypatch.setattr(RunSeeds, "from_run_seed", lambda seed: changed)
+    assert not torch.equal(first, parameters("second"))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +263,11 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(family, task,
         ("lowdim", "--steps 1000", ["--steps", "1000", "--warmup-steps"]),
         ("lowdim", "--buffer-size 16", ["--buffer-size", "16", "at least 32"]),
         ("lowdim", "--warmup-steps 8", ["--warmup-steps", "8", "at least 32"]),
-        ("lowdim", "--algo dqn --lambda-end 1", ["--lambda-end", "1.0", "consolidation"]),
+        (
+            "lowdim",
+            "--algo dqn --lambda-end 1",
+            ["--lambda-end", "1.0", "--algo medqn-u or medqn-r"],
+        ),
         ("minatar", "--game brekout", ["--game", "'brekout'", "breakout"]),
         ("minatar", "--eps-train 2", ["--eps-train", "'2'", "at most 1"]),
     ],

@@ -3,11 +3,13 @@
 import copy
 import warnings
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from tianshou.data import Batch, PrioritizedVectorReplayBuffer, VectorReplayBuffer
+from tianshou.data import Batch, Collector, PrioritizedVectorReplayBuffer, VectorReplayBuffer
+from tianshou.env import DummyVectorEnv
 from tianshou.policy import DQNPolicy
 from tianshou.utils.torch_utils import policy_within_training_step
 
@@ -18,6 +20,7 @@ from medqn_tianshou import (
     RealStateSampler,
     UniformStateSampler,
 )
+from medqn_tianshou.job import make_optimizer
 
 OBS_SIZE, ACTIONS, ENVS = 4, 3, 3
 
@@ -256,39 +259,90 @@ def test_gradient_norm_is_clipped():
     assert largest_step(0.05) == pytest.approx(0.05, rel=1e-3)
 
 
-@pytest.mark.parametrize("buffer_count", [1, 2, 8])
-def test_any_number_of_environments_and_masked_observations(buffer_count):
+def filled_with_masks(buffer_count):
     rng = np.random.default_rng(0)
     buffer = VectorReplayBuffer(64, buffer_count)
     for _ in range(6):
-        obs = rng.normal(size=(buffer_count, OBS_SIZE)).astype(np.float32)
-        masked = Batch(obs=obs, mask=np.ones((buffer_count, ACTIONS), bool))
+        obs = rng.normal(size=(2, buffer_count, OBS_SIZE)).astype(np.float32)
+        mask = np.arange(ACTIONS) != rng.integers(ACTIONS, size=(2, buffer_count, 1))
         buffer.add(
             Batch(
-                obs=masked,
-                obs_next=masked,
+                obs=Batch(obs=obs[0], mask=mask[0]),
+                obs_next=Batch(obs=obs[1], mask=mask[1]),
                 act=np.zeros(buffer_count, int),
                 rew=np.ones(buffer_count),
                 terminated=np.zeros(buffer_count, bool),
                 truncated=np.zeros(buffer_count, bool),
             )
         )
+    return buffer
+
+
+@pytest.mark.parametrize("buffer_count", [1, 2, 8])
+def test_any_number_of_environments_and_masked_observations(buffer_count):
     policy = build(MeDQNPolicy, state_sampler=RealStateSampler(seed=0), consolidation_epochs=2)
-    stats = update(policy, buffer, count=3)
+    stats = update(policy, filled_with_masks(buffer_count), count=3)
     assert stats[-1].consolidation_loss > 0
 
 
-def test_whole_small_buffer_as_batch():
-    """MeDQN(U) trains on all 32 transitions: Tianshou's sample size 0."""
-    sampler = UniformStateSampler(
-        observation_space=spaces.Box(-np.inf, np.inf, (OBS_SIZE,), np.float32), seed=0
+@pytest.mark.parametrize("is_double", [False, True])
+def test_action_masks_count_in_the_targets_as_in_dqn(is_double):
+    dqn = build(DQNPolicy, is_double=is_double, lr=0.01)
+    medqn = build(MeDQNPolicy, is_double=is_double, lr=0.01, consolidation_coef=0.0)
+    for policy in (dqn, medqn):
+        update(policy, filled_with_masks(4), count=50)
+    assert_same_parameters(medqn, dqn)
+
+
+def test_the_fused_optimizer_takes_the_same_steps():
+    def trained(optimizer):
+        policy = build(MeDQNPolicy, state_sampler=RealStateSampler(seed=0))
+        policy.optim = optimizer(policy.model)
+        update(policy, filled(VectorReplayBuffer(90, ENVS)), count=100)
+        return policy
+
+    fused = trained(lambda model: make_optimizer(model, "adam", 1e-3))
+    plain = trained(lambda model: torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False))
+    assert_same_parameters(fused, plain, tolerance=1e-5)
+
+
+def test_bounds_hold_every_state_received_though_the_buffer_holds_few():
+    """Also the last state of an episode, which is never stored as an observation."""
+
+    class Ramp(gym.Env):
+        observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        action_space = spaces.Discrete(ACTIONS)
+
+        def reset(self, *, seed=None, options=None):
+            self.position = 0.0
+            return self.observe(), {}
+
+        def step(self, action):
+            self.position += 1.0
+            return self.observe(), 0.0, self.position == 10, False, {}
+
+        def observe(self):
+            return np.array([self.position, -self.position], np.float32)
+
+    sampler = UniformStateSampler(observation_space=Ramp.observation_space, seed=0)
+    torch.manual_seed(0)
+    model = MLPQNetwork(observation_shape=(2,), action_count=ACTIONS)
+    policy = MeDQNPolicy(
+        model=model,
+        optim=torch.optim.Adam(model.parameters()),
+        action_space=Ramp.action_space,
+        target_update_freq=10,
+        state_sampler=sampler,
     )
-    buffer = filled(VectorReplayBuffer(30, ENVS))
-    sampler.observe(buffer.obs)
-    policy = build(MeDQNPolicy, state_sampler=sampler, consolidation_epochs=4)
-    (stats,) = update(policy, buffer, batch_size=0)
-    assert stats.consolidation_loss > 0
-    assert policy.gradient_steps == 4
+    buffer = VectorReplayBuffer(4, 1)
+    collector = Collector(policy, DummyVectorEnv([Ramp]), buffer, on_step_hook=policy.observe_step)
+    collector.reset()
+    collector.collect(n_step=33)  # the buffer ends with the states 0, 1, 2 of the fourth episode
+    assert buffer.obs.max() < 10
+    np.testing.assert_array_equal(sampler.bounds.low, [0, -10])
+    np.testing.assert_array_equal(sampler.bounds.high, [10, 0])
+    (stats,) = update(policy, buffer, batch_size=4)
+    assert stats.consolidation_loss is not None
 
 
 def test_schedule_follows_the_env_step_and_a_set_value_ends_it():
