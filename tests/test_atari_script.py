@@ -128,8 +128,10 @@ def test_a_saved_policy_can_be_watched_and_trained_on(tmp_path, capsys):
     assert re.search(r"returns \[[\d.]+\], mean [\d.]+", capsys.readouterr().out)
     start = torch.load(saved, weights_only=True)
     resumed = parameters_after(tmp_path / "second", "--resume-path", saved, "--lr", "1e-12")
-    for name, value in start.items():
-        torch.testing.assert_close(resumed[name], value, rtol=0, atol=1e-6)
+    online = [name for name in start if name.startswith("model.")]
+    assert online
+    for name in online:
+        torch.testing.assert_close(resumed[name], start[name], rtol=0, atol=1e-6)
     assert not same(start, parameters_after(tmp_path / "third", "--lr", "1e-12", "--seed", "5"))
 
 
@@ -240,7 +242,7 @@ def test_help_names_every_flag_its_unit_and_default(capsys):
     text = " ".join(capsys.readouterr().out.split())
     for expected in (
         "gradient steps between target network copies (default: 500 (tianshou))",
-        "C_current: environment steps between updates (default: dqn 10, medqn 40, Qbert 20",
-        "transitions in the replay buffer (default: dqn 1_000_000, medqn 100_000)",
+        "C_current: environment steps between updates (default: medqn 40, dqn 10, Qbert medqn 20",
+        "transitions in the replay buffer (default: medqn 100_000, dqn 1_000_000)",
     ):
         assert expected in text
