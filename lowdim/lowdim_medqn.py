@@ -15,15 +15,12 @@ from functools import partial
 from typing import Any
 
 import gymnasium as gym
-import torch
-from tianshou.env import DummyVectorEnv
 
 from medqn_tianshou import MeDQNPolicy, MLPQNetwork
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
-from medqn_tianshou.job import build_policy, make_optimizer, run_env_clock_job
-from medqn_tianshou.seeding import seed_everything
-from medqn_tianshou.settings import Settings, load_settings, setting_values
+from medqn_tianshou.job import run_env_clock_job
+from medqn_tianshou.settings import Settings, load_settings
 
 FAMILY = "lowdim"
 ENV_IDS = {"Catcher": "medqn/Catcher-v0", "Pixelcopter": "medqn/Pixelcopter-v0"}
@@ -54,30 +51,14 @@ def make_env(task: str, settings: Settings) -> gym.Env[Any, Any]:
     return gym.make(ENV_IDS.get(task, task), max_episode_steps=limit)
 
 
-def make_policy(
-    settings: Settings,
-    *,
-    device: torch.device | str,
-    env: gym.Env[Any, Any],
-    sampler_seed: int,
-) -> MeDQNPolicy:
-    """Build network, optimizer and policy for the environment's spaces."""
-    value = setting_values(settings)
+def make_model(settings: Settings, env: gym.Env[Any, Any]) -> MLPQNetwork:
+    """Build the network for the environment's spaces."""
     action_space: Any = env.action_space
-    model = MLPQNetwork(
+    return MLPQNetwork(
         observation_shape=env.observation_space.shape or (),
         action_count=int(action_space.n),
-        hidden_sizes=value.hidden_sizes,
-        dueling=value.dueling,
-    ).to(device)
-    return build_policy(
-        settings,
-        model=model,
-        optim=make_optimizer(model, value.optimizer, value.lr),
-        observation_space=env.observation_space,
-        action_space=action_space,
-        sampler_seed=sampler_seed,
-        total_env_steps=value.steps,
+        hidden_sizes=settings["hidden_sizes"].value,
+        dueling=settings["dueling"].value,
     )
 
 
@@ -94,17 +75,13 @@ def main(
     parser = make_parser()
     args = parser.parse_args(arguments)
     settings = resolve(parser, args)
-    seeds = seed_everything(args.seed)
-    make = partial(make_env, args.task, settings)
-    policy = make_policy(settings, device=args.device, env=make(), sampler_seed=seeds.state_sampler)
     return run_env_clock_job(
         parser,
         args,
         settings,
-        policy=policy,
-        envs=DummyVectorEnv([make]),
-        seeds=seeds,
-        on_collect=None if watch_policy is None else partial(watch_policy, policy),
+        make_env=partial(make_env, args.task, settings),
+        make_model=partial(make_model, settings),
+        watch_policy=watch_policy,
     )
 
 

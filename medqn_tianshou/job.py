@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
-from tianshou.env import BaseVectorEnv, VectorEnvWrapper
+from tianshou.env import BaseVectorEnv, DummyVectorEnv, VectorEnvWrapper
 
 from medqn_tianshou.cli import Parser, check_replay_fits
 from medqn_tianshou.collector import LeanCollector
@@ -24,7 +24,7 @@ from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_rep
 from medqn_tianshou.run_folder import RunFolder, describe_run
 from medqn_tianshou.samplers import make_state_sampler
 from medqn_tianshou.schedules import LinearSchedule
-from medqn_tianshou.seeding import RunSeeds
+from medqn_tianshou.seeding import RunSeeds, seed_everything
 from medqn_tianshou.settings import Settings, setting_values
 from medqn_tianshou.training import train
 
@@ -191,23 +191,34 @@ def run_env_clock_job(
     args: argparse.Namespace,
     settings: Settings,
     *,
-    policy: MeDQNPolicy,
-    envs: BaseVectorEnv,
-    seeds: RunSeeds,
-    **train_options: Any,
+    make_env: Callable[[], gym.Env[Any, Any]],
+    make_model: Callable[[gym.Env[Any, Any]], torch.nn.Module],
+    watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
 ) -> int:
     """Run a job without evaluation whose clocks all count environment steps, warm-up included.
 
     :param parser: reports errors.
     :param args: the parsed command line.
     :param settings: all settings of the run.
-    :param policy: the policy, on its device.
-    :param envs: one environment to learn in.
-    :param seeds: the run's seeds.
-    :param train_options: what else :func:`medqn_tianshou.training.train` takes.
+    :param make_env: builds the environment to learn in.
+    :param make_model: builds the Q network for it.
+    :param watch_policy: called with the policy and the environment step before each collect.
     """
     value = setting_values(settings)
+    seeds = seed_everything(args.seed)
+    env: Any = make_env()
+    envs = DummyVectorEnv([lambda: env])
     envs.seed(seeds.train_envs)
+    model = make_model(env).to(args.device)
+    policy = build_policy(
+        settings,
+        model=model,
+        optim=make_optimizer(model, value.optimizer, value.lr),
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        sampler_seed=seeds.state_sampler,
+        total_env_steps=value.steps,
+    )
     return run_job(
         parser,
         args,
@@ -225,7 +236,7 @@ def run_env_clock_job(
         update_per_step=1 / value.step_per_collect,
         target_update_env_steps=value.target_update_env_steps,
         return_window=value.return_window,
-        **train_options,
+        on_collect=None if watch_policy is None else partial(watch_policy, policy),
     )
 
 

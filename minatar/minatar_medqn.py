@@ -16,17 +16,14 @@ from functools import partial
 from typing import Any
 
 import gymnasium as gym
-import torch
 from gymnasium.wrappers.time_limit import TimeLimit
-from tianshou.env import DummyVectorEnv
 
-from medqn_tianshou import MeDQNPolicy, MinAtarQNetwork
+from medqn_tianshou import MinAtarQNetwork
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.envs.minatar import MINATAR_GAMES, MinAtarEnv
 from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
-from medqn_tianshou.job import build_policy, make_optimizer, run_env_clock_job
-from medqn_tianshou.seeding import seed_everything
-from medqn_tianshou.settings import Settings, setting_values
+from medqn_tianshou.job import run_env_clock_job
+from medqn_tianshou.settings import Settings
 
 FAMILY = "minatar"
 
@@ -56,25 +53,13 @@ def make_env(game: str, settings: Settings) -> gym.Env[Any, Any]:
     return TimeLimit(env, limit) if limit else env
 
 
-def make_policy(
-    settings: Settings, *, device: torch.device | str, env: gym.Env[Any, Any], sampler_seed: int
-) -> MeDQNPolicy:
-    """Build network, optimizer and policy for the environment's spaces."""
-    value = setting_values(settings)
+def make_model(settings: Settings, env: gym.Env[Any, Any]) -> MinAtarQNetwork:
+    """Build the network for the environment's spaces."""
     action_space: Any = env.action_space
-    model = MinAtarQNetwork(
+    return MinAtarQNetwork(
         observation_shape=env.observation_space.shape or (),
         action_count=int(action_space.n),
-        dueling=value.dueling,
-    ).to(device)
-    return build_policy(
-        settings,
-        model=model,
-        optim=make_optimizer(model, value.optimizer, value.lr),
-        observation_space=env.observation_space,
-        action_space=action_space,
-        sampler_seed=sampler_seed,
-        total_env_steps=value.steps,
+        dueling=settings["dueling"].value,
     )
 
 
@@ -83,16 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser()
     args = parser.parse_args(arguments)
     settings = resolve(parser, args)
-    seeds = seed_everything(args.seed)
-    make = partial(make_env, args.task, settings)
     try:
-        env = make()
+        return run_env_clock_job(
+            parser,
+            args,
+            settings,
+            make_env=partial(make_env, args.task, settings),
+            make_model=partial(make_model, settings),
+        )
     except ImportError as error:
         parser.error(f"argument --game: {error}")
-    policy = make_policy(settings, device=args.device, env=env, sampler_seed=seeds.state_sampler)
-    return run_env_clock_job(
-        parser, args, settings, policy=policy, envs=DummyVectorEnv([make]), seeds=seeds
-    )
 
 
 if __name__ == "__main__":
