@@ -113,7 +113,7 @@ def run_job(
         size=value.buffer_size,
         nbytes=nbytes,
         multiple=env_num,
-        smallest=max(value.batch_size, 1),
+        smallest=value.batch_size,
         cap=value.memory_cap,
         limit=limit,
     )
@@ -154,7 +154,8 @@ def run_job(
             train_envs,
             buffer,
             exploration_noise=True,
-            on_step_hook=policy.observe_step if value.lambda_end or value.lambda_start else None,
+            # Real states are drawn from the buffer: no need to show each one as it comes.
+            on_step_hook=None if value.sampling == "real" else policy.observe_step,
         ),
         test_collector=(
             LeanCollector(policy, test_envs, exploration_noise=True) if test_envs else None

@@ -183,7 +183,10 @@ def write_results(name: str, figure: Figure, runs: Sequence[Run], out: Path) -> 
         out / "README.md",
         title=figure.title,
         note=figure.note,
-        command=f"python {figure.script.replace('medqn', 'figures')} {name}",
+        command=(
+            f"python {figure.script.replace('medqn', 'figures')} {name} "
+            f"--seeds {len({run.seed for run in runs})}"
+        ),
         record=record,
         finals={label: final_returns(lines) for label, lines in curves.items()},
         picture=f"{name}.png",
