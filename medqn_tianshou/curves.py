@@ -142,8 +142,8 @@ def write_table(
         f"{window} episodes, smoothed exponentially; shaded are two standard errors.",
         *(["", note] if note else []),
         "",
-        f"Command: `{command}`, seeds counted from 0. Episodes, settings and summary of each run are "
-        "in `raw/`.",
+        f"Command: `{command}`, seeds counted from 0. Episodes, settings and summary of each run "
+        "are in `raw/`.",
         "",
         f"Versions: Python {versions['python']}, "
         + ", ".join(
