@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from tianshou.data import VectorReplayBuffer
 
 from medqn_tianshou import LeanCollector, MeDQNPolicy, NatureQNetwork
 from medqn_tianshou.cli import Parser, default_device, existing_file, number
@@ -211,15 +210,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"returns {stats.returns.tolist()}, mean {stats.returns.mean():.2f}")
         return 0
 
-    def make_buffer(size: int) -> VectorReplayBuffer:
-        return VectorReplayBuffer(
-            size,
-            buffer_num=value.training_num,
-            stack_num=value.frames_stack,
-            ignore_obs_next=True,
-            save_only_last_obs=True,
-        )
-
     algorithm = args.algo if args.algo == "dqn" else f"{args.algo}-{value.sampling}"
     return run_job(
         parser,
@@ -228,7 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         policy=policy,
         train_envs=make_envs(training=True),
         test_envs=test_envs,
-        make_buffer=make_buffer,
+        buffer_options={
+            "stack_num": value.frames_stack,
+            "ignore_obs_next": True,
+            "save_only_last_obs": True,
+        },
         seeds=seeds,
         run_names=(args.task, algorithm, str(args.seed)),
         total_env_steps=value.epoch * value.step_per_epoch,

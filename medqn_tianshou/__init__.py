@@ -1,6 +1,7 @@
 """MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
 
 from medqn_tianshou.collector import LeanCollector
+from medqn_tianshou.compact import CompactVectorReplayBuffer, ReplayFileError
 from medqn_tianshou.envs.minatar import register_minatar_games
 from medqn_tianshou.envs.ple import register_ple_games
 from medqn_tianshou.loss import consolidation_loss
@@ -18,6 +19,7 @@ from medqn_tianshou.schedules import ConstantSchedule, LinearSchedule
 from medqn_tianshou.version import __version__
 
 __all__ = [
+    "CompactVectorReplayBuffer",
     "ConstantSchedule",
     "LeanCollector",
     "LinearSchedule",
@@ -29,6 +31,7 @@ __all__ = [
     "MixedStateSampler",
     "NatureQNetwork",
     "RealStateSampler",
+    "ReplayFileError",
     "StateSampler",
     "UniformStateSampler",
     "__version__",

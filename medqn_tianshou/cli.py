@@ -119,6 +119,11 @@ TRAINING_RESERVE = 500 * MB
 """What a run takes beside its buffer after this check: compiled code, gradients, activations."""
 
 
+def memory_left(limit: MemoryLimit) -> int:
+    """What a replay buffer may take of the memory that is left."""
+    return max(limit.available - TRAINING_RESERVE, 0)
+
+
 def check_replay_fits(
     parser: Parser,
     *,
@@ -139,7 +144,7 @@ def check_replay_fits(
     :param cap: ``--memory-cap``, if given.
     :param limit: what the machine or container has.
     """
-    left = max(limit.available - TRAINING_RESERVE, 0)
+    left = memory_left(limit)
     allowed = left if cap is None else min(cap, left)
     if nbytes <= allowed:
         return

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from medqn_tianshou.cli import Parser, byte_size, number, torch_device
 from medqn_tianshou.loss import ConsolidationKind, Reduction
+from medqn_tianshou.replay import Replay
 from medqn_tianshou.settings import (
     Setting,
     Settings,
@@ -132,8 +133,14 @@ def add_file_flags(parser: Parser, family: str) -> FlagGroup:
     """Add memory and output; return the group for the family's own flags."""
     group = FlagGroup(parser, family, "memory and files")
     group.add(
+        "--replay",
+        "compact: lossless, in a fraction of the memory; raw: Tianshou's own buffer",
+        choices=get_args(Replay),
+    )
+    group.add(
         "--memory-cap",
-        "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free)",
+        "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free); compact "
+        "holds as many transitions as fit",
         type=byte_size,
         default=None,
     )

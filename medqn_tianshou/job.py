@@ -16,9 +16,10 @@ import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import BaseVectorEnv, DummyVectorEnv, VectorEnvWrapper
 
-from medqn_tianshou.cli import Parser, check_replay_fits
+from medqn_tianshou.cli import Parser, check_replay_fits, memory_left
 from medqn_tianshou.collector import LeanCollector
-from medqn_tianshou.memory import MemoryMonitor, format_bytes, memory_limit
+from medqn_tianshou.compact import CompactVectorReplayBuffer
+from medqn_tianshou.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
 from medqn_tianshou.run_folder import RunFolder, describe_run
@@ -83,10 +84,10 @@ def run_job(
     policy: MeDQNPolicy,
     train_envs: BaseVectorEnv,
     test_envs: BaseVectorEnv | None,
-    make_buffer: Callable[[int], ReplayBuffer],
     seeds: RunSeeds,
     run_names: tuple[str, ...],
     total_env_steps: int,
+    buffer_options: dict[str, Any] | None = None,
     **train_options: Any,
 ) -> int:
     """Check the memory, create the run folder, train, print the summary; return the exit code.
@@ -97,27 +98,21 @@ def run_job(
     :param policy: the policy, on its device.
     :param train_envs: the environments to learn in.
     :param test_envs: the environments to evaluate in, if any.
-    :param make_buffer: builds the replay buffer for a number of transitions.
     :param seeds: the run's seeds.
     :param run_names: the folders that lead to the run's.
     :param total_env_steps: the length of the run.
+    :param buffer_options: options of the replay buffer.
     :param train_options: what else :func:`medqn_tianshou.training.train` takes.
     """
     value = setting_values(settings)
-    env_num = len(train_envs)
     limit = memory_limit()
-    example = _example_transitions(policy.observation_space, env_num)
-    nbytes = predict_replay_nbytes(make_buffer, example, value.buffer_size)
-    check_replay_fits(
+    buffer, nbytes, promise = make_replay(
         parser,
-        size=value.buffer_size,
-        nbytes=nbytes,
-        multiple=env_num,
-        smallest=value.batch_size,
-        cap=value.memory_cap,
+        settings,
+        example=_example_transitions(policy.observation_space, len(train_envs)),
         limit=limit,
+        **(buffer_options or {}),
     )
-    buffer = make_buffer(value.buffer_size)
     seed_replay_buffer(buffer, seeds.replay)
 
     try:
@@ -133,15 +128,14 @@ def run_job(
             "seed": args.seed,
             "device": str(args.device),
             "settings": {name: asdict(setting) for name, setting in sorted(settings.items())},
-            "buffer_bytes_predicted": nbytes,
+            "buffer_bytes_at_most": nbytes,
             **describe_run(),
         },
     )
     print(
         f"{args.algo} on {args.task}, seed {args.seed}: {total_env_steps:,} env steps, an update "
         f"every {value.step_per_collect}, lambda {value.lambda_start:g} to {value.lambda_end:g}\n"
-        f"replay buffer: {value.buffer_size:,} transitions will take {format_bytes(nbytes)}; "
-        f"{limit.source} limit {format_bytes(limit.nbytes)}, "
+        f"replay buffer: {promise}; {limit.source} limit {format_bytes(limit.nbytes)}, "
         f"{format_bytes(limit.available)} left\n"
         f"run folder: {run.path}\n"
         f"watch it: {tensorboard_command()} --logdir {args.logdir}",
@@ -171,6 +165,50 @@ def run_job(
     )
     print(summary.text(str(run.path)))
     return 130 if summary.status == "interrupted" else 0
+
+
+def make_replay(
+    parser: Parser, settings: Settings, *, example: Batch, limit: MemoryLimit, **options: Any
+) -> tuple[ReplayBuffer, int, str]:
+    """Build the replay buffer that the settings describe, if the memory allows it.
+
+    :param parser: reports errors.
+    :param settings: all settings of the run.
+    :param example: one transition for each environment.
+    :param limit: what the machine or container has.
+    :param options: what else the buffer takes.
+    :return: the buffer, the most bytes it will take, and this in words.
+    """
+    value = setting_values(settings)
+    env_num = len(example)
+    size = value.buffer_size
+    if value.replay == "raw":
+
+        def make_raw(total_size: int) -> ReplayBuffer:
+            return VectorReplayBuffer(total_size, env_num, **options)
+
+        nbytes = predict_replay_nbytes(make_raw, example, size)
+        check_replay_fits(
+            parser,
+            size=size,
+            nbytes=nbytes,
+            multiple=env_num,
+            smallest=value.batch_size,
+            cap=value.memory_cap,
+            limit=limit,
+        )
+        return make_raw(size), nbytes, f"{size:,} transitions will take {format_bytes(nbytes)}"
+    left = memory_left(limit)
+    nbytes = left if value.memory_cap is None else min(value.memory_cap, left)
+    make_compact = partial(
+        CompactVectorReplayBuffer, size, env_num, max_bytes=nbytes, random_seed=0, **options
+    )
+    try:
+        make_compact().add(example)
+    except ValueError as error:
+        parser.bad("--memory-cap", format_bytes(nbytes), f"is too little: {error}")
+    promise = f"up to {size:,} transitions, compact, in at most {format_bytes(nbytes)}"
+    return make_compact(), nbytes, promise
 
 
 def tensorboard_command() -> str:
@@ -227,7 +265,6 @@ def run_env_clock_job(
         policy=policy,
         train_envs=TimeoutIsTerminal(envs) if value.timeout_is_terminal else envs,
         test_envs=None,
-        make_buffer=partial(VectorReplayBuffer, buffer_num=1),
         seeds=seeds,
         run_names=(args.task, args.algo, str(args.seed)),
         total_env_steps=value.steps,

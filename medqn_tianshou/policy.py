@@ -3,13 +3,13 @@
 import warnings
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tianshou.data import Batch, ReplayBuffer
+from tianshou.data import Batch, ReplayBuffer, to_torch_as
 from tianshou.data.batch import BatchProtocol
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from tianshou.policy import DQNPolicy
@@ -17,6 +17,7 @@ from tianshou.policy.base import TLearningRateScheduler
 from tianshou.policy.modelfree.dqn import DQNTrainingStats
 from torch.nn import functional as F  # noqa: N812
 
+from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.loss import (
     ConsolidationKind,
     Reduction,
@@ -97,6 +98,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             _require_at_least_one("consolidation_batch_size", consolidation_batch_size)
         if max_grad_norm is not None and not max_grad_norm > 0:
             raise ValueError(f"max_grad_norm={max_grad_norm} must be positive; None does not clip")
+        if reward_normalization:
+            raise ValueError("reward_normalization=True is not supported, nor is it by Tianshou")
         validate_consolidation_options(consolidation_loss, consolidation_reduction)
         super().__init__(
             model=model,
@@ -159,8 +162,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.state_sampler.observe(_network_input(rollout_batch.obs_next))
 
     def _target_q(self, buffer: ReplayBuffer, indices: NDArray[np.int_]) -> torch.Tensor:
-        """Value of the successors; unlike the base class's, no forward pass is thrown away."""
-        obs_next = buffer[indices].obs_next
+        return self._value(_successors(buffer, indices))
+
+    def _value(self, obs_next: Any) -> torch.Tensor:
+        """Value of states; unlike in the base class, no forward pass is thrown away."""
         target_q_BA = self._q(self.model_old, _network_input(obs_next))
         if not self.is_double:
             return target_q_BA.max(dim=1).values
@@ -173,7 +178,44 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     ) -> BatchWithReturnsProtocol:
         """Compute the TD targets, once for all epochs, and note the buffer to draw states from."""
         self._buffer = buffer
-        return super().process_fn(batch, buffer, indices)
+        with_returns = cast(BatchWithReturnsProtocol, batch)
+        with_returns.returns = self._nstep_returns(batch, buffer, indices)
+        if hasattr(batch, "weight"):
+            batch.weight = to_torch_as(batch.weight, with_returns.returns)
+        return with_returns
+
+    def _nstep_returns(
+        self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
+    ) -> torch.Tensor:
+        """The targets of Tianshou's ``compute_nstep_return``, bit for bit.
+
+        That one reads the rewards and flags of the whole buffer, however few it needs.
+        """
+        steps = [indices]
+        for _ in range(self.n_step - 1):
+            steps.append(buffer.next(steps[-1]))
+        last_NI = np.stack(steps)
+        rew_NI = np.asarray(buffer.get(last_NI, "rew", stack_num=1), float)
+        ends_NI = np.asarray(buffer.get(last_NI, "done", stack_num=1)) | np.isin(
+            last_NI, buffer.unfinished_index()
+        )
+        terminated_I = np.asarray(buffer.get(last_NI[-1], "terminated", stack_num=1))
+        discounts = np.cumprod([1.0] + [self.gamma] * self.n_step)
+        returns_I = np.zeros(len(indices))
+        length_I = np.full(len(indices), self.n_step)
+        for n in range(self.n_step - 1, -1, -1):
+            length_I[ends_NI[n]] = n + 1
+            returns_I[ends_NI[n]] = 0.0
+            returns_I = rew_NI[n] + self.gamma * returns_I
+        with torch.no_grad():
+            one_step = self.n_step == 1  # then the batch has the successors
+            value_I = (
+                self._value(batch.obs_next) if one_step else self._target_q(buffer, last_NI[-1])
+            )
+        # In double precision, as the base class has it.
+        factor_I = torch.as_tensor(discounts[length_I] * ~terminated_I, device=value_I.device)
+        reward_I = torch.as_tensor(returns_I, device=value_I.device)
+        return (value_I.double() * factor_I + reward_I).to(value_I.dtype)[:, None]
 
     def post_process_fn(
         self, batch: BatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
@@ -253,6 +295,13 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Action values, without the greedy action that ``forward`` fetches from the device."""
         q_BA: torch.Tensor = network(obs, state=None, info=_NO_INFO)[0]
         return q_BA
+
+
+def _successors(buffer: ReplayBuffer, indices: NDArray[np.int_]) -> Any:
+    """Read the successors of some transitions, and nothing else."""
+    if isinstance(buffer, CompactVectorReplayBuffer) or buffer._save_obs_next:
+        return buffer.get(indices, "obs_next")
+    return buffer.get(buffer.next(indices), "obs")
 
 
 def _network_input(obs: Any) -> Any:

@@ -1,10 +1,12 @@
 """What Tianshou's replay buffers lack: draws that follow a seed, and a count of their bytes."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from tianshou.data import Batch, ReplayBuffer
+
+Replay = Literal["compact", "raw"]
 
 
 def seed_replay_buffer(buffer: ReplayBuffer, seed: int) -> None:
@@ -26,6 +28,8 @@ def replay_nbytes(buffer: ReplayBuffer) -> int:
 
     :param buffer: any of Tianshou's buffers. Before its first transition it has no storage yet.
     """
+    if hasattr(buffer, "nbytes"):  # it knows
+        return int(buffer.nbytes)
     parts = [buffer, *getattr(buffer, "buffers", [])]
     # The parts of a vector buffer are views into its storage: count that once.
     return _batch_nbytes(buffer._meta) + sum(_batch_nbytes(part._indices) for part in parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tianshou.data import ReplayBuffer
 from tianshou.utils import TensorboardLogger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
@@ -35,6 +36,7 @@ class Summary:
     """Training speed over the whole run, evaluation excluded."""
     peak_rss_mb: float
     buffer_mb: float
+    buffer_transitions: int
 
     def text(self, folder: str) -> str:
         """Write the summary for people.
@@ -49,7 +51,7 @@ class Summary:
             f"  final return  {_number(self.final_return)}",
             f"  speed         {_number(self.steps_per_s)} steps/s",
             f"  peak RSS      {self.peak_rss_mb:.1f} MB",
-            f"  replay buffer {self.buffer_mb:.1f} MB",
+            f"  replay buffer {self.buffer_mb:.1f} MB, {self.buffer_transitions:,} transitions",
             f"  files         {folder}",
         ]
         return "\n".join(lines)
@@ -61,6 +63,7 @@ class RunLogger(TensorboardLogger):
     :param run: the run's folder.
     :param policy: the policy in training.
     :param monitor: measures memory.
+    :param buffer: the replay buffer.
     :param total_env_steps: the length of the run.
     :param clock_start: environment steps that count before the trainer's step 0.
     :param evaluates: whether each evaluation gives a row in ``progress.csv``; otherwise each
@@ -75,6 +78,7 @@ class RunLogger(TensorboardLogger):
         run: RunFolder,
         policy: MeDQNPolicy,
         monitor: MemoryMonitor,
+        buffer: ReplayBuffer,
         total_env_steps: int,
         clock_start: int = 0,
         evaluates: bool = True,
@@ -93,7 +97,9 @@ class RunLogger(TensorboardLogger):
         self.run = run
         self.policy = policy
         self.monitor = monitor
+        self.buffer = buffer
         self.env_step = 0
+        self._cap_is_known = False
         self._train_epsilon = 1.0
         self._clock_start = clock_start
         self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
@@ -194,10 +200,19 @@ class RunLogger(TensorboardLogger):
             steps_per_s=self._speed(self._clock_start, 0.0),
             peak_rss_mb=usage.peak_rss / MB,
             buffer_mb=usage.buffer / MB,
+            buffer_transitions=len(self.buffer),
         )
 
     def _log_clocks(self) -> MemoryUsage:
         """Write memory, epsilon and lambda over environment steps."""
+        if not self._cap_is_known and getattr(self.buffer, "is_capped", False):
+            self._cap_is_known = True
+            self._bar.write(
+                f"replay buffer: its {format_bytes(self.buffer.max_bytes)} hold "
+                f"{len(self.buffer):,} transitions now, not {self.buffer.maxsize:,}; "
+                "the oldest go first",
+                file=sys.stderr,
+            )
         for tag, value in (
             ("train/epsilon", self._train_epsilon),
             ("train/consolidation_coef", self.policy.consolidation_coef),

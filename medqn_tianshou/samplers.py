@@ -92,6 +92,11 @@ class RealStateSampler(SeededSampler):
         return np.asarray(getattr(observations, "obs", observations))
 
     def _draw_indices(self, batch_size: int, buffer: ObservationBuffer) -> NDArray[np.int_]:
+        index_of_entries = getattr(buffer, "index_of_entries", None)
+        if index_of_entries is not None:
+            return np.asarray(
+                index_of_entries(self._generator.integers(len(buffer), size=batch_size))
+            )
         # A part fills from its first slot on, so its entries are the first `length` slots.
         parts = getattr(buffer, "buffers", [buffer])
         ends = np.cumsum([len(part) for part in parts])

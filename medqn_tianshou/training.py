@@ -68,6 +68,7 @@ def train(
         run=run,
         policy=policy,
         monitor=monitor,
+        buffer=train_collector.buffer,
         total_env_steps=total_env_steps,
         clock_start=clock_start,
         evaluates=test_collector is not None,

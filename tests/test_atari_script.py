@@ -85,7 +85,9 @@ def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(tmp_p
     assert config["settings"]["lambda_end"] == {"value": 2.0, "source": "release"}
     assert config["settings"]["buffer_size"] == {"value": 300, "source": "flag"}
     assert config["settings"]["env_backend"]["value"] == backend
-    assert config["buffer_bytes_predicted"] == pytest.approx(summary["buffer_mb"] * 1e6)
+    assert config["settings"]["replay"] == {"value": "compact", "source": "ours"}
+    assert summary["buffer_transitions"] == 272
+    assert summary["buffer_mb"] * 1e6 < 272 * 7056  # frames alone, raw
     assert {"policy_best.pth", "policy_last.pth"} <= {path.name for path in folder.iterdir()}
 
 
@@ -190,7 +192,9 @@ def error_of(capsys, *flags):
         ("--algo dqn --sampling uniform", ["--sampling", "uniform", "--algo medqn"]),
         ("--step-per-epoch 50", ["--step-per-epoch", "50", "take 60"]),
         ("--render 0.1", ["--render", "0.1", "--watch"]),
-        ("--memory-cap 10K", ["--buffer-size", "100000", "--memory-cap 10.0 kB", "smallest, 32"]),
+        ("--memory-cap 10K", ["--memory-cap", "10.0 kB", "take at least"]),
+        ("--replay raw --memory-cap 10K", ["--buffer-size", "100000", "smallest, 32"]),
+        ("--replay zip", ["--replay", "zip", "compact"]),
         ("--no-such-flag 1", ["--no-such-flag"]),
     ],
 )
@@ -201,7 +205,7 @@ def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, flags, p
 
 
 def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(capsys, tmp_path):
-    flags = [*SHORT[:2], "--memory-cap", "80M", "--logdir", str(tmp_path)]
+    flags = [*SHORT[:2], "--replay", "raw", "--memory-cap", "80M", "--logdir", str(tmp_path)]
     line = error_of(capsys, *flags, "--buffer-size", "100000")
     assert "709.1 MB" in line
     assert "--memory-cap 80.0 MB" in line
@@ -209,6 +213,19 @@ def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(capsys
     assert "fits" in error_of(capsys, *flags, "--buffer-size", str(fits + 1))
     assert list(tmp_path.iterdir()) == []
     assert main([*SHORT, *flags, "--buffer-size", str(fits), "--epoch", "1"]) == 0
+    config = json.loads((run_folder(tmp_path) / "config.json").read_text())
+    summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
+    assert config["buffer_bytes_at_most"] == pytest.approx(summary["buffer_mb"] * 1e6)
+
+
+def test_a_compact_buffer_over_the_cap_goes_on_with_what_fits(capsys, tmp_path):
+    flags = [*SHORT, "--logdir", str(tmp_path), "--memory-cap", "150K", "--no-progress"]
+    assert main([*flags, "--epoch", "1", "--step-per-epoch", "600"]) == 0
+    said = re.search(r"its 150.0 kB hold (\d+) transitions now, not 300", capsys.readouterr().err)
+    summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
+    assert 8 <= int(said[1]) < 300
+    assert summary["buffer_transitions"] < 300
+    assert summary["buffer_mb"] <= 0.15
 
 
 def test_a_buffer_larger_than_the_machine_is_refused(capsys):

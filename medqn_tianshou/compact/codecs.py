@@ -1,0 +1,214 @@
+"""How a block of rows of bytes, such as frames, becomes few bytes, and comes back bit for bit.
+
+Written are the bytes that differ from the row before: how far apart they are, and their new
+values; then zstandard compresses both.
+"""
+
+import threading
+from typing import Any
+
+import numpy as np
+import zstandard
+from numba import njit
+from numpy.typing import NDArray
+
+ZSTD_LEVEL = 3
+SPLIT_NBYTES = 32_768
+"""Changes, before compression, above which a block is split: they decode in some 50 us."""
+_ZSTD = threading.local()  # zstandard's objects must not be shared by threads
+_CHANGES, _PLAIN, _SPLIT = b"\0", b"\1", b"\2"
+_ESCAPE = 255  # a gap byte that says: go on by 255, another gap byte follows
+
+
+class DamagedBlockError(ValueError):
+    """A block that no :class:`ChangeCodec` wrote, from a forged file."""
+
+
+class ChangeCodec:
+    """The bytes that differ from the row before; the first row differs from all zeros.
+
+    A block with many changes is split in halves, so that reading a row of it stays quick. Where
+    changes do not pay, as for noise, the rows are written as they are.
+
+    :param cells: bytes in a row.
+    """
+
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
+
+    def encode(self, rows: NDArray[np.uint8]) -> bytes:
+        """Encode a block.
+
+        :param rows: shape (rows, cells).
+        """
+        changes = self._find_changes(rows)
+        compressed = _compressor().compress(changes)
+        if len(compressed) >= rows.size:
+            return _PLAIN + rows.tobytes()
+        if len(changes) > SPLIT_NBYTES and len(rows) > 1:
+            half = len(rows) // 2
+            first = self.encode(rows[:half])
+            return _SPLIT + len(first).to_bytes(4, "little") + first + self.encode(rows[half:])
+        return _CHANGES + compressed
+
+    def _find_changes(self, rows: NDArray[Any]) -> bytes:
+        gaps = np.empty(len(rows) * (self.cells + self.cells // _ESCAPE + 1), np.uint8)
+        values = np.empty(rows.size, np.uint8)
+        counts = np.empty(len(rows), np.uint32)
+        # Zeros to whole words never change: they cost nothing, and let the search skip 8 bytes.
+        padded = np.zeros((len(rows), -(-self.cells // 8) * 8), np.uint8)
+        padded[:, : self.cells] = rows
+        gap_count, value_count = _find_changes(padded, padded.view(np.uint64), gaps, values, counts)
+        return b"".join(
+            (
+                np.uint32(gap_count).tobytes(),
+                counts.tobytes(),
+                gaps[:gap_count].tobytes(),
+                values[:value_count].tobytes(),
+            )
+        )
+
+    def decode(
+        self,
+        block: Any,
+        length: int,
+        rows: NDArray[np.int64],
+        places: NDArray[np.int64],
+        out: NDArray[np.uint8],
+    ) -> None:
+        """Decode some rows of a block.
+
+        :param block: what :meth:`encode` returned.
+        :param length: the number of rows in it.
+        :param rows: which rows, in ascending order, repeats allowed.
+        :param places: the place in ``out`` for each of them.
+        :param out: shape (places, cells).
+        """
+        kind = block[:1]
+        if kind == _CHANGES:
+            try:
+                changes = np.frombuffer(_decompressor().decompress(block[1:]), np.uint8)
+            except zstandard.ZstdError as error:
+                raise DamagedBlockError(f"a block of frames is damaged ({error})") from None
+            if not _apply_changes(changes, length, rows, places, out):
+                raise DamagedBlockError("a block of frames is damaged")
+        elif kind == _SPLIT:
+            half = length // 2
+            cut = int(np.searchsorted(rows, half))
+            first, second = _halves(memoryview(block))
+            if cut:
+                self.decode(first, half, rows[:cut], places[:cut], out)
+            if cut < len(rows):
+                self.decode(second, length - half, rows[cut:] - half, places[cut:], out)
+        else:
+            plain = np.frombuffer(block, np.uint8, offset=1).reshape(length, self.cells)
+            out[places] = plain[rows]
+
+    def check(self, block: bytes, length: int) -> bool:
+        """Tell whether a block from a file has a size that it can have, before it is decoded."""
+        kind = block[:1]
+        if kind == _PLAIN:
+            return len(block) == 1 + length * self.cells
+        if kind == _SPLIT:
+            half = length // 2
+            first, second = _halves(block)
+            return half > 0 and self.check(first, half) and self.check(second, length - half)
+        try:
+            size = zstandard.get_frame_parameters(block[1:]).content_size
+        except zstandard.ZstdError:
+            return False
+        # No more than a gap byte, with its escapes, and a value for each cell.
+        largest = 4 + length * (4 + 2 * self.cells + self.cells // _ESCAPE + 1)
+        return kind == _CHANGES and 4 + 4 * length <= size <= largest
+
+
+def _halves(block: Any) -> tuple[Any, Any]:
+    middle = 5 + int.from_bytes(block[1:5], "little")
+    return block[5:middle], block[middle:]
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_ZSTD, "compressor"):
+        _ZSTD.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+    return _ZSTD.compressor  # type: ignore[no-any-return]
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_ZSTD, "decompressor"):
+        _ZSTD.decompressor = zstandard.ZstdDecompressor()
+    return _ZSTD.decompressor  # type: ignore[no-any-return]
+
+
+@njit(cache=True, nogil=True)
+def _find_changes(rows, words, gaps, values, counts):  # type: ignore[no-untyped-def]  # pragma: no cover
+    gap_count = 0
+    value_count = 0
+    for row in range(rows.shape[0]):
+        expected = 0  # the cell that follows the last change
+        first_value = value_count
+        for word in range(words.shape[1]):
+            if words[row, word] == (words[row - 1, word] if row > 0 else np.uint64(0)):
+                continue
+            for cell in range(8 * word, 8 * word + 8):
+                if rows[row, cell] == (rows[row - 1, cell] if row > 0 else np.uint8(0)):
+                    continue
+                gap = cell - expected
+                while gap >= 255:
+                    gaps[gap_count] = 255
+                    gap_count += 1
+                    gap -= 255
+                gaps[gap_count] = gap
+                gap_count += 1
+                values[value_count] = rows[row, cell]
+                value_count += 1
+                expected = cell + 1
+        counts[row] = value_count - first_value
+    return gap_count, value_count
+
+
+@njit(cache=True, nogil=True)
+def _apply_changes(changes, length, rows, places, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Undo _find_changes; False where the bytes cannot come from it."""
+    one = np.uint64(1)
+    escape = np.uint64(255)
+    size = np.uint64(changes.size)
+    cells = np.uint64(out.shape[1])
+    header = np.uint64(4 * (length + 1))
+    if size < header:
+        return False
+    gap_count = np.uint64(0)
+    for byte in range(4):
+        gap_count |= np.uint64(changes[byte]) << np.uint64(8 * byte)
+    gap = header
+    value = header + gap_count
+    gap_end = value
+    current = np.zeros(out.shape[1], np.uint8)
+    done = 0
+    for row in range(length):
+        if done == len(rows):
+            break
+        count = np.uint64(0)
+        for byte in range(4):
+            count |= np.uint64(changes[4 * (row + 1) + byte]) << np.uint64(8 * byte)
+        if value + count > size:
+            return False
+        cell = np.uint64(0)
+        for _ in range(count):
+            step = escape
+            while step == escape:
+                if gap >= gap_end:
+                    return False
+                step = np.uint64(changes[gap])
+                gap += one
+                cell += step
+            if cell >= cells:
+                return False
+            current[cell] = changes[value]
+            value += one
+            cell += one
+        while done < len(rows) and rows[done] == row:
+            target = out[places[done]]
+            for index in range(current.size):
+                target[index] = current[index]
+            done += 1
+    return done == len(rows)

@@ -1,0 +1,68 @@
+"""Actions, rewards and flags of one environment, each in the tightest dtype that holds it."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Each holds exactly all that the ones before it hold.
+_FLOAT_LADDER = tuple(map(np.dtype, (np.int8, np.float16, np.float32, np.float64)))
+_REMEMBERED = 256
+
+
+class TightColumn:
+    """A ring of values that widens its dtype when a value asks for it, and never loses a bit.
+
+    :param shape: the shape of a value.
+    :param dtype: the dtype in which values come, and in which they are given back.
+    :param length: slots of the ring.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], length: int) -> None:
+        if dtype.hasobject:
+            raise TypeError(f"values of dtype {dtype} cannot be stored; use a numeric dtype")
+        self.dtype = dtype
+        self.zero = np.zeros(shape, dtype)[()]
+        self.values = np.zeros((length, *shape), _tightest(np.zeros(1, dtype), dtype))
+        self._fits: set[Any] = set()
+
+    def __setitem__(self, slot: int, value: Any) -> None:
+        if self.values.ndim > 1 or value not in self._fits:
+            self._widen(np.asarray(value, self.dtype))
+            if self.values.ndim == 1 and len(self._fits) < _REMEMBERED:
+                self._fits.add(value)
+        self.values[slot] = value
+
+    def _widen(self, value: NDArray[Any]) -> None:
+        wanted = _join(_tightest(value, self.dtype), self.values.dtype, self.dtype)
+        if wanted != self.values.dtype:
+            self.values = self.values.astype(wanted)
+
+    def resize(self, slots: NDArray[np.int64], new_slots: NDArray[np.int64], length: int) -> None:
+        """Move values to other slots of a ring of another length."""
+        values = np.zeros((length, *self.values.shape[1:]), self.values.dtype)
+        values[new_slots] = self.values[slots]
+        self.values = values
+
+
+def _tightest(values: NDArray[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The smallest dtype that holds all the values exactly."""
+    if dtype.kind in "iu" and values.size:
+        return _join(np.min_scalar_type(values.min()), np.min_scalar_type(values.max()), dtype)
+    if dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            for candidate in _FLOAT_LADDER:
+                if candidate.itemsize < dtype.itemsize and _same_bits(values, candidate):
+                    return candidate
+    return dtype
+
+
+def _same_bits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    return values.astype(dtype).astype(values.dtype).tobytes() == values.tobytes()
+
+
+def _join(one: np.dtype[Any], other: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The smallest dtype that holds both, and at most the one in which values come."""
+    joint = np.promote_types(one, other)
+    # numpy's answer for int64 and uint64 is float64, which holds neither exactly.
+    return joint if joint.itemsize < dtype.itemsize else dtype

@@ -1,0 +1,252 @@
+"""The transitions of one environment: where each is stored, and which are still whole."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medqn_tianshou.compact.columns import TightColumn
+from medqn_tianshou.compact.rows import RowStore
+
+Leaves = dict[str, NDArray[Any]]
+"""The arrays of an observation by name; most observations are one array, named ``""``."""
+Times = NDArray[np.int64]
+
+_START, _ROW, _LEAD = range(3)
+_FEWEST_RUNS = 4
+
+
+class Part:
+    """Transitions of one environment, numbered by the time ``t`` at which they were added.
+
+    Observations are kept once, as rows: those of an episode, then the state in which it ended.
+    A *run* is a stretch of transitions in which each begins where the one before it ended; mostly
+    an episode. The *lead* of a run are older frames of its first stack, kept before its first row
+    where that stack does not just repeat one frame.
+
+    All other fields stand in rings: time ``t`` has slot ``t % ring``.
+
+    :param capacity: the most transitions to hold.
+    :param stack_num: rows in a stacked observation.
+    """
+
+    def __init__(self, capacity: int, stack_num: int) -> None:
+        self.maxsize = capacity
+        self.stack_num = stack_num
+        self._random_state = np.random.RandomState(0)
+        self.clear()
+        self.clear_statistics()
+
+    def clear(self) -> None:
+        """Forget all transitions, and what they need."""
+        self.stores: dict[str, RowStore] = {}
+        self.columns: dict[str, TightColumn] = {}
+        self.ring = 0
+        self.first = 0
+        """The oldest time still held."""
+        self.next = 0
+        """The time of the next transition."""
+        self.broken: list[int] = []
+        """Last times of the runs that ended without a done flag."""
+        self.run_is_open = False
+        """Whether the next transition may go on from the newest row."""
+        self._runs = np.zeros((_FEWEST_RUNS, 3), np.int64)
+        self._first_run = 0
+        self._run_count = 0
+
+    def clear_statistics(self) -> None:
+        """Forget return and length of the episode so far."""
+        self.episode_return: Any = 0.0
+        self.episode_length = 0
+
+    def __len__(self) -> int:
+        return self.next - self.first
+
+    @property
+    def runs(self) -> NDArray[np.int64]:
+        """First time, its row, and its lead, for each run that is still held."""
+        return self._runs[self._first_run : self._run_count]
+
+    @property
+    def run_layout(self) -> list[int]:
+        """How the runs are laid out: places taken, the first of them in use, and all there are."""
+        return [self._run_count, self._first_run, len(self._runs)]
+
+    def set_runs(self, runs: NDArray[np.int64], layout: list[int]) -> None:
+        """Take over runs from a file, in the layout they had there."""
+        self._run_count, self._first_run, length = layout
+        self._runs = np.zeros((length, 3), np.int64)
+        self.runs[:] = runs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return (
+            sum(store.nbytes for store in self.stores.values())
+            + sum(column.values.nbytes for column in self.columns.values())
+            + self._runs.nbytes
+        )
+
+    @property
+    def next_add_nbytes(self) -> int:
+        """The most that the next transition can add, its ring not growing."""
+        rows = self.stack_num + 1
+        runs = 2 * self._runs.nbytes if self._run_count == len(self._runs) else 0
+        return sum(store.growth_nbytes(rows) for store in self.stores.values()) + runs
+
+    def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any], done: bool) -> None:
+        """Add a transition.
+
+        :param stacks: the observation: rows of its stack, or the one row.
+        :param successor: the newest row of the next observation.
+        :param fields: a value for each column.
+        :param done: whether the episode ends with it.
+        """
+        if not self._goes_on(stacks):
+            if self.run_is_open:
+                self.broken.append(self.next - 1)
+            self._start_run(stacks)
+        for name, store in self.stores.items():
+            store.append(successor[name])
+        for name, column in self.columns.items():
+            column[self.next % self.ring] = fields.get(name, column.zero)
+        self.next += 1
+        self.run_is_open = not done
+
+    def _goes_on(self, stacks: Leaves) -> bool:
+        return self.run_is_open and all(
+            store.ends_with(stacks[name][-1]) for name, store in self.stores.items()
+        )
+
+    def _start_run(self, stacks: Leaves) -> None:
+        lead = min(max(map(_lead_of, stacks.values())), self.stack_num - 1)
+        for name, store in self.stores.items():
+            row_number = store.next + lead
+            for row in stacks[name][-1 - lead :]:
+                store.append(row)
+        if self._run_count == len(self._runs):
+            more = np.zeros((max(len(self._runs), _FEWEST_RUNS), 3), np.int64)
+            self._runs = np.concatenate((self._runs, more))
+        self._runs[self._run_count] = self.next, row_number, lead
+        self._run_count += 1
+
+    def is_sound(self) -> bool:
+        """Tell whether every transition finds all its rows and fields, for what a file says."""
+        held = self.next - self.first
+        if not (0 <= held <= self.ring <= self.maxsize):
+            return False
+        runs = self.runs
+        if not len(runs):
+            return self.next == 0 and not any(store.next for store in self.stores.values())
+        starts, rows, leads = runs.T
+        ends = np.append(starts[1:], self.next)
+        # A run's rows follow those of the run before it: one per transition, and one where it ends.
+        lasts = rows + (ends - starts)
+        return bool(
+            starts[0] <= self.first
+            and (ends[:-1] > starts[:-1]).all()
+            and ends[-1] >= starts[-1]
+            and (leads >= 0).all()
+            and (leads < self.stack_num).all()
+            and (rows[1:] - leads[1:] == lasts[:-1] + 1).all()
+            and all(
+                lasts[-1] == store.next - 1 and self._oldest_row >= store.first
+                for store in self.stores.values()
+            )
+            and all(self.first <= time < self.next for time in self.broken)
+        )
+
+    @property
+    def _oldest_row(self) -> int:
+        """The oldest row that a transition still needs."""
+        start, row, lead = self.runs[0]
+        return int(max(row - lead, row + self.first - start - (self.stack_num - 1)))
+
+    def resize_ring(self, ring: int) -> None:
+        """Move all fields to rings of another length."""
+        times = np.arange(self.first, self.next)
+        for column in self.columns.values():
+            column.resize(times % max(self.ring, 1), times % ring, ring)
+        self.ring = ring
+
+    def forget_oldest(self) -> None:
+        """Forget the oldest transition, and the rows that no other needs."""
+        self.first += 1
+        self._forget_runs()
+        store = next(iter(self.stores.values()))
+        while store.can_drop and store.first + store.block_len <= self._oldest_row:
+            self._drop_block()
+
+    def forget_block(self) -> bool:
+        """Forget the oldest block of rows, and all transitions that need it.
+
+        :return: False if there is no block to forget.
+        """
+        store = next(iter(self.stores.values()), None)
+        if store is None or not store.can_drop:
+            return False
+        self._drop_block()
+        # Of the run that lost rows, the transitions that keep a full stack stay.
+        runs = self.runs
+        cut = int(np.searchsorted(runs[:, _ROW] - runs[:, _LEAD], store.first, side="right")) - 1
+        if cut >= 0:
+            start, row, lead = runs[cut]
+            whole = start
+            if row - lead < store.first:
+                whole = start + max(0, store.first + self.stack_num - 1 - row)
+            end = runs[cut + 1, _START] if cut + 1 < len(runs) else self.next
+            self.first = max(self.first, int(min(whole, end)))
+            self._forget_runs()
+        return True
+
+    def _drop_block(self) -> None:
+        for store in self.stores.values():
+            store.drop_block()
+
+    def _forget_runs(self) -> None:
+        # The newest run stays, even without a transition: the next one may go on with it.
+        self._first_run += int(np.searchsorted(self.runs[1:, _START], self.first, side="right"))
+        kept = self.runs
+        if self._first_run > len(kept):
+            self.set_runs(kept, [len(kept), 0, max(2 * len(kept), _FEWEST_RUNS)])
+        while self.broken and self.broken[0] < self.first:
+            del self.broken[0]
+
+    def times(self, slots: NDArray[np.int64]) -> Times:
+        """The times in some slots of the ring; below ``first`` where a slot holds none."""
+        newest = self.next - 1
+        return np.where(slots < self.ring, newest - (newest - slots) % max(self.ring, 1), -1)
+
+    def before(self, times: Times) -> Times:
+        """The time before each, or itself where a run, or what is held, begins."""
+        starts = np.maximum(self.runs[self._run_of(times), _START], self.first)
+        return np.maximum(times - 1, starts)
+
+    def after(self, times: Times) -> Times:
+        """The time after each, or itself where a run ends."""
+        ends = np.append(self.runs[1:, _START], self.next)
+        return np.minimum(times + 1, ends[self._run_of(times)] - 1)
+
+    def rows(self, times: Times, shift: int, stack_num: int) -> NDArray[np.int64]:
+        """The rows of the observations at some times, shape (times, stack_num).
+
+        :param times: the times.
+        :param shift: 0 for the observation, 1 for its successor.
+        :param stack_num: rows in a stack; the first row of a run stands in for those before it.
+        """
+        runs = self.runs[self._run_of(times)]
+        newest = runs[:, _ROW] + times - runs[:, _START] + shift
+        oldest = runs[:, _ROW] - runs[:, _LEAD]
+        return np.maximum(newest[:, None] + np.arange(1 - stack_num, 1), oldest[:, None])
+
+    def _run_of(self, times: Times) -> NDArray[np.intp]:
+        return np.searchsorted(self.runs[1:, _START], times, side="right")
+
+
+def _lead_of(stack: NDArray[Any]) -> int:
+    """How many rows before the newest are needed to rebuild a stack, whose oldest may repeat."""
+    oldest = stack[0].tobytes()
+    repeats = 1
+    while repeats < len(stack) and stack[repeats].tobytes() == oldest:
+        repeats += 1
+    return len(stack) - repeats
