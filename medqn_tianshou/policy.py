@@ -17,7 +17,6 @@ from tianshou.policy.base import TLearningRateScheduler
 from tianshou.policy.modelfree.dqn import DQNTrainingStats
 from torch.nn import functional as F  # noqa: N812
 
-from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.loss import (
     ConsolidationKind,
     Reduction,
@@ -26,6 +25,7 @@ from medqn_tianshou.loss import (
 )
 from medqn_tianshou.samplers import RealStateSampler, StateSampler
 from medqn_tianshou.schedules import ConstantSchedule, Schedule
+from medqn_tianshou.targets import SingleFetch, nstep_returns, step_indices, successors
 
 _NO_INFO = Batch()
 
@@ -162,7 +162,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.state_sampler.observe(_network_input(rollout_batch.obs_next))
 
     def _target_q(self, buffer: ReplayBuffer, indices: NDArray[np.int_]) -> torch.Tensor:
-        return self._value(_successors(buffer, indices))
+        return self._value(successors(buffer, indices))
 
     def _value(self, obs_next: Any) -> torch.Tensor:
         """Value of states; unlike in the base class, no forward pass is thrown away."""
@@ -173,49 +173,32 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         q_BA = self.compute_q_value(q_BA, getattr(obs_next, "mask", None))
         return target_q_BA.gather(1, q_BA.argmax(dim=1, keepdim=True)).flatten()
 
+    def update(
+        self, sample_size: int | None, buffer: ReplayBuffer | None, **kwargs: Any
+    ) -> MeDQNTrainingStats:
+        """Update as Tianshou does, but read each observation once."""
+        if buffer is not None and SingleFetch.suits(buffer):
+            buffer = cast(ReplayBuffer, SingleFetch(buffer, self.n_step))
+        return super().update(sample_size, buffer, **kwargs)
+
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
     ) -> BatchWithReturnsProtocol:
         """Compute the TD targets, once for all epochs, and note the buffer to draw states from."""
-        self._buffer = buffer
+        if isinstance(buffer, SingleFetch):
+            self._buffer, steps_NI = buffer.buffer, buffer.steps_NI
+        else:
+            self._buffer, steps_NI = buffer, step_indices(buffer, indices, self.n_step)
+        with torch.no_grad():
+            if isinstance(buffer, SingleFetch) or self.n_step == 1:
+                value_I = self._value(batch.obs_next)
+            else:
+                value_I = self._target_q(buffer, steps_NI[-1])
         with_returns = cast(BatchWithReturnsProtocol, batch)
-        with_returns.returns = self._nstep_returns(batch, buffer, indices)
+        with_returns.returns = nstep_returns(self._buffer, steps_NI, value_I, self.gamma)
         if hasattr(batch, "weight"):
             batch.weight = to_torch_as(batch.weight, with_returns.returns)
         return with_returns
-
-    def _nstep_returns(
-        self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
-    ) -> torch.Tensor:
-        """The targets of Tianshou's ``compute_nstep_return``, bit for bit.
-
-        That one reads the rewards and flags of the whole buffer, however few it needs.
-        """
-        steps = [indices]
-        for _ in range(self.n_step - 1):
-            steps.append(buffer.next(steps[-1]))
-        last_NI = np.stack(steps)
-        rew_NI = np.asarray(buffer.get(last_NI, "rew", stack_num=1), float)
-        ends_NI = np.asarray(buffer.get(last_NI, "done", stack_num=1)) | np.isin(
-            last_NI, buffer.unfinished_index()
-        )
-        terminated_I = np.asarray(buffer.get(last_NI[-1], "terminated", stack_num=1))
-        discounts = np.cumprod([1.0] + [self.gamma] * self.n_step)
-        returns_I = np.zeros(len(indices))
-        length_I = np.full(len(indices), self.n_step)
-        for n in range(self.n_step - 1, -1, -1):
-            length_I[ends_NI[n]] = n + 1
-            returns_I[ends_NI[n]] = 0.0
-            returns_I = rew_NI[n] + self.gamma * returns_I
-        with torch.no_grad():
-            one_step = self.n_step == 1  # then the batch has the successors
-            value_I = (
-                self._value(batch.obs_next) if one_step else self._target_q(buffer, last_NI[-1])
-            )
-        # In double precision, as the base class has it.
-        factor_I = torch.as_tensor(discounts[length_I] * ~terminated_I, device=value_I.device)
-        reward_I = torch.as_tensor(returns_I, device=value_I.device)
-        return (value_I.double() * factor_I + reward_I).to(value_I.dtype)[:, None]
 
     def post_process_fn(
         self, batch: BatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
@@ -295,13 +278,6 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Action values, without the greedy action that ``forward`` fetches from the device."""
         q_BA: torch.Tensor = network(obs, state=None, info=_NO_INFO)[0]
         return q_BA
-
-
-def _successors(buffer: ReplayBuffer, indices: NDArray[np.int_]) -> Any:
-    """Read the successors of some transitions, and nothing else."""
-    if isinstance(buffer, CompactVectorReplayBuffer) or buffer._save_obs_next:
-        return buffer.get(indices, "obs_next")
-    return buffer.get(buffer.next(indices), "obs")
 
 
 def _network_input(obs: Any) -> Any:

@@ -18,7 +18,7 @@ from medqn_tianshou.replay import seed_replay_buffer
 
 Index = NDArray[np.int64]
 
-FRAMES_PER_BLOCK = 32
+FRAMES_PER_BLOCK = 24
 """Frames that are encoded together: more take less memory, fewer are quicker to read."""
 _MOST_ROWS_PER_BLOCK = 8192
 _ROW_OVERHEAD = 128

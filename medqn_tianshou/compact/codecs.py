@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 ZSTD_LEVEL = 3
-SPLIT_NBYTES = 32_768
+SPLIT_NBYTES = 24_576
 """Changes, before compression, above which a block is split: they decode in some 50 us."""
 _ZSTD = threading.local()  # zstandard's objects must not be shared by threads
 _CHANGES, _PLAIN, _SPLIT = b"\0", b"\1", b"\2"
@@ -25,7 +25,7 @@ class DamagedBlockError(ValueError):
 
 
 class ChangeCodec:
-    """The bytes that differ from the row before; the first row differs from all zeros.
+    """The bytes that differ from the row before; in the first row, from the byte before.
 
     A block with many changes is split in halves, so that reading a row of it stays quick. Where
     changes do not pay, as for noise, the rows are written as they are.
@@ -55,10 +55,12 @@ class ChangeCodec:
         gaps = np.empty(len(rows) * (self.cells + self.cells // _ESCAPE + 1), np.uint8)
         values = np.empty(rows.size, np.uint8)
         counts = np.empty(len(rows), np.uint32)
-        # Zeros to whole words never change: they cost nothing, and let the search skip 8 bytes.
+        # Zeros to whole words never change, and let the search skip 8 bytes at a time.
         padded = np.zeros((len(rows), -(-self.cells // 8) * 8), np.uint8)
         padded[:, : self.cells] = rows
-        gap_count, value_count = _find_changes(padded, padded.view(np.uint64), gaps, values, counts)
+        gap_count, value_count = _find_changes(
+            padded, padded.view(np.uint64), self.cells, gaps, values, counts
+        )
         return b"".join(
             (
                 np.uint32(gap_count).tobytes(),
@@ -140,17 +142,21 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 @njit(cache=True, nogil=True)
-def _find_changes(rows, words, gaps, values, counts):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _find_changes(rows, words, cells, gaps, values, counts):  # type: ignore[no-untyped-def]  # pragma: no cover
     gap_count = 0
     value_count = 0
     for row in range(rows.shape[0]):
         expected = 0  # the cell that follows the last change
         first_value = value_count
         for word in range(words.shape[1]):
-            if words[row, word] == (words[row - 1, word] if row > 0 else np.uint64(0)):
+            if row > 0 and words[row, word] == words[row - 1, word]:
                 continue
-            for cell in range(8 * word, 8 * word + 8):
-                if rows[row, cell] == (rows[row - 1, cell] if row > 0 else np.uint8(0)):
+            for cell in range(8 * word, min(8 * word + 8, cells)):
+                if row > 0:
+                    before = rows[row - 1, cell]
+                else:
+                    before = rows[0, cell - 1] if cell > 0 else np.uint8(0)
+                if rows[row, cell] == before:
                     continue
                 gap = cell - expected
                 while gap >= 255:
@@ -183,6 +189,8 @@ def _apply_changes(changes, length, rows, places, out):  # type: ignore[no-untyp
     value = header + gap_count
     gap_end = value
     current = np.zeros(out.shape[1], np.uint8)
+    filled = np.uint64(0)
+    last = np.uint8(0)
     done = 0
     for row in range(length):
         if done == len(rows):
@@ -203,9 +211,17 @@ def _apply_changes(changes, length, rows, places, out):  # type: ignore[no-untyp
                 cell += step
             if cell >= cells:
                 return False
+            if row == 0:  # the cells up to here repeat the change before
+                for index in range(filled, cell):
+                    current[index] = last
+                last = changes[value]
+                filled = cell
             current[cell] = changes[value]
             value += one
             cell += one
+        if row == 0:
+            for index in range(filled, cells):
+                current[index] = last
         while done < len(rows) and rows[done] == row:
             target = out[places[done]]
             for index in range(current.size):
