@@ -22,6 +22,7 @@ FRAMES_PER_BLOCK = 24
 """Frames that are encoded together: more take less memory, fewer are quicker to read."""
 _MOST_ROWS_PER_BLOCK = 8192
 _ROW_OVERHEAD = 128
+_RUN_NBYTES = 32
 _SMALLEST_RING = 64
 _RING_GROWTH = 1.25
 _TERMINATED, _TRUNCATED = 1, 2
@@ -34,6 +35,7 @@ _OBSERVATIONS = {"obs": 0, "obs_next": 1}
 """What a key adds to the row of a transition's observation."""
 _FIELDS = ("act", "rew", "terminated", "truncated", "done")
 _OPTIONAL = ("info", "policy")
+_SEPARATOR = "\0"  # between the keys of nested Batches, which may hold any other character
 
 
 class CompactVectorReplayBuffer(VectorReplayBuffer):
@@ -137,7 +139,7 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
     def unfinished_index(self) -> Index:
         """Return the last index of each stretch of transitions that did not end an episode."""
         times = [
-            part.broken + [part.next - 1] * (part.run_is_open and len(part) > 0)
+            [*part.broken, *([part.next - 1] if part.run_is_open and len(part) else [])]
             for part in self.buffers
         ]
         return np.concatenate(
@@ -156,7 +158,8 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
 
     def __getattr__(self, key: str) -> Any:
         """Give a whole field, one value per index, as Tianshou's policies read ``buffer.done``."""
-        if key not in self._reserved_keys or not any(map(len, self.buffers)):
+        known = key in self._reserved_keys and any(map(len, self.buffers))
+        if not (known and (key in _OBSERVATIONS or self._stores(key))):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {key!r}")
         index = self._all_indices()
 
@@ -181,6 +184,14 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         :return: for each, its index, and return, length and first index of the episode that ended
             with it; return and length are 0 where none did.
         """
+        return self._add(batch, buffer_ids, self._save_only_last_obs)
+
+    def _add(
+        self,
+        batch: RolloutBatchProtocol,
+        buffer_ids: NDArray[np.int_] | list[int] | None,
+        stacked: bool,
+    ) -> tuple[Index, NDArray[Any], Index, Index]:
         keys = batch.get_keys()
         for key in ("obs", "act", "rew", "terminated", "truncated", "obs_next"):
             if key not in keys:
@@ -188,7 +199,7 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         ids = range(self.buffer_num) if buffer_ids is None else buffer_ids
         stacks = dict(_leaves(batch.obs))
         successors = dict(_leaves(batch.obs_next))
-        if not self._save_only_last_obs:
+        if not stacked:
             stacks = {name: value[:, None] for name, value in stacks.items()}
         else:
             successors = {name: value[:, -1] for name, value in successors.items()}
@@ -203,6 +214,9 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
                 fields |= _leaves(batch[key], key)
         if not self.buffers[0].stores:
             self._prepare(successors, fields)
+        for name, store in self.buffers[0].stores.items():  # as in an array, the first dtype holds
+            stacks[name] = stacks[name].astype(store.dtype, copy=False)
+            successors[name] = successors[name].astype(store.dtype, copy=False)
         for name in fields.keys() - self._columns.keys():  # an info that was not there before
             for part in self.buffers:
                 part.columns[name] = _make_column(fields[name], part.ring)
@@ -215,23 +229,24 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             )
             for i, part_id in enumerate(ids)
         ]
-        index, returns, lengths, starts = map(np.array, zip(*results, strict=True))
+        columns = zip(*results, strict=True) if results else ([], [], [], [])
+        index, returns, lengths, starts = map(np.array, columns)
         return index, returns, lengths, starts
 
     def _prepare(self, rows: Leaves, fields: Leaves) -> None:
         """Make room for the first transition, whose shapes and dtypes hold for all."""
         ring = min(self._part_size, _SMALLEST_RING)
-        row_nbytes = sum(row[0].nbytes + _ROW_OVERHEAD for row in rows.values())
-        fixed = ring * sum(value[0].nbytes for value in fields.values()) + 200
+        row_nbytes = sum(row.nbytes // len(row) + _ROW_OVERHEAD for row in rows.values())
+        fixed = ring * sum(value.nbytes // len(value) + _RUN_NBYTES for value in fields.values())
 
         def least(block_len: int) -> int:
-            # What is open, a block as large as its rows, and the rows of the next transition.
-            rows = 2 * block_len + self.stack_num + 2
-            return int(self.buffer_num * (fixed + rows * row_nbytes))
+            # The newest transition and the next, in blocks that hold no more than a row of them.
+            count = 3 * block_len + 2 * (self.stack_num + 1)
+            return int(self.buffer_num * (fixed + count * row_nbytes))
 
         block_len = FRAMES_PER_BLOCK
         if all(row.dtype != np.uint8 for row in rows.values()):
-            block_len = min(max(self._part_size // 8, block_len), _MOST_ROWS_PER_BLOCK)
+            block_len = min(max(self._part_size // 16, block_len), _MOST_ROWS_PER_BLOCK)
         if self.max_bytes is not None:
             while block_len > 1 and least(block_len) > self.max_bytes:
                 block_len //= 2
@@ -242,7 +257,8 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
                 )
         for part in self.buffers:
             part.stores = {
-                name: make_rows(row.shape[1:], row.dtype, block_len) for name, row in rows.items()
+                name: make_rows(row.shape[1:], row.dtype, block_len, self.stack_num)
+                for name, row in rows.items()
             }
             part.columns = {name: _make_column(value, ring) for name, value in fields.items()}
             part.ring = ring
@@ -263,7 +279,10 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         part.episode_length += 1
         offset = part_id * self._part_size
         time = part.next - 1
-        start = offset + (part.next - part.episode_length) % part.ring
+        start = max(part.next - part.episode_length, 0)
+        if start < part.first and len(part) < part.maxsize:
+            start = part.first  # of its episode, the first that is held
+        start = offset + start % part.ring
         index = offset + time % part.ring
         if not done:
             return index, np.zeros_like(part.episode_return), 0, start
@@ -285,6 +304,8 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         if self.max_bytes is None:
             return
         while self.nbytes + nbytes > self.max_bytes:
+            if any(part.shrink_ring(_SMALLEST_RING) for part in self.buffers):
+                continue
             if not any(part.forget_block() for part in sorted(self.buffers, key=len)[::-1]):
                 return
             self.is_capped = True
@@ -300,13 +321,13 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
                 f"a buffer of {len(edges) - 1} environments cannot be added to one of "
                 f"{self.buffer_num}"
             )
-        options = buffer.stack_num, buffer._sample_avail
-        buffer._sample_avail = False
-        index = buffer.sample_indices(0)
-        buffer.stack_num, buffer._sample_avail = options
+        index = _chronological(buffer)
         part_ids = np.searchsorted(edges, index, side="right") - 1
+        # What is read is stacked by the other buffer, or was when it was stored whole there.
+        stacked = buffer.stack_num > 1 or self._save_only_last_obs > buffer._save_only_last_obs
         added = [
-            self.add(buffer[[i]], [part_id])[0] for i, part_id in zip(index, part_ids, strict=True)
+            self._add(buffer[[i]], [part_id], stacked)[0]
+            for i, part_id in zip(index, part_ids, strict=True)
         ]
         return np.concatenate(added) if added else np.array([], int)
 
@@ -412,7 +433,9 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         if (stop - 1) // self._part_size != part_id:
             raise ValueError(f"{start=} and {stop=} must be within the same subbuffer")
         slots = np.array([start, stop - 1]) - part_id * self._part_size
-        first, last = self.buffers[part_id].times(slots)
+        part = self.buffers[part_id]
+        first, last = part.times(slots)
+        first = max(first, part.first)  # what of it is forgotten is left out
         if first > last:
             raise ValueError(f"{start=} is newer than {stop=}")
         return self._index_of(part_id, np.arange(first, last + 1))
@@ -535,7 +558,7 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             for part_id, own, times in found.parts:
                 part = self.buffers[part_id]
                 out[own] = part.columns[name].values[times % part.ring]
-            leaves[name.removeprefix(stored).removeprefix(".")] = out
+            leaves[name.removeprefix(stored).removeprefix(_SEPARATOR)] = out
         return _FLAGS[key][leaves[""]] if key in _FLAGS else _tree(leaves)
 
     def _observations(self, requests: list[tuple["_Found", str]], stack_num: int) -> list[Any]:
@@ -558,8 +581,8 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             _tree(
                 {
                     name: out[stop - found.size * stack_num : stop].reshape(
-                        *found.shape, *stack_shape, *self.buffers[0].stores[name].shape
-                    )
+                        (*found.shape, *stack_shape, *self.buffers[0].stores[name].shape)
+                    )[()]
                     for name, out in leaves.items()
                 }
             )
@@ -592,6 +615,16 @@ class _Found(NamedTuple):
         return self._replace(parts=parts)
 
 
+def _chronological(buffer: ReplayBuffer) -> Index:
+    """All indices of a buffer, those of an environment together, its oldest first."""
+    if isinstance(buffer, CompactVectorReplayBuffer):
+        return buffer._all_indices()
+    parts = getattr(buffer, "buffers", [buffer])
+    rings = [np.roll(np.arange(len(part)), -part._insertion_idx) for part in parts]
+    edges = buffer.subbuffer_edges[:-1]
+    return np.concatenate([edge + ring for edge, ring in zip(edges, rings, strict=True)])
+
+
 def _make_column(values: NDArray[Any], ring: int) -> TightColumn:
     return TightColumn(values.shape[1:], values.dtype, ring)
 
@@ -602,7 +635,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
         yield name, np.asarray(value)
     else:
         for key in sorted(value.get_keys()):
-            yield from _leaves(value[key], f"{name}.{key}" if name else key)
+            yield from _leaves(value[key], f"{name}{_SEPARATOR}{key}" if name else key)
 
 
 def _tree(leaves: Leaves) -> Any:
@@ -611,7 +644,7 @@ def _tree(leaves: Leaves) -> Any:
         return leaves[""]
     tree = Batch()
     for name, value in leaves.items():
-        *path, last = name.split(".")
+        *path, last = name.split(_SEPARATOR)
         node = tree
         for key in path:
             if key not in node.get_keys():
@@ -622,7 +655,7 @@ def _tree(leaves: Leaves) -> Any:
 
 
 def _is_field(name: str, key: str) -> bool:
-    return name == key or name.startswith(key + ".")
+    return name == key or name.startswith(key + _SEPARATOR)
 
 
 def _map_arrays(value: Any, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Any:
@@ -633,4 +666,4 @@ def _map_arrays(value: Any, change: Callable[[NDArray[Any]], NDArray[Any]]) -> A
 
 def _reshape(value: Any, shape: tuple[int, ...]) -> Any:
     """Give values the shape of the indices they were asked for by."""
-    return _map_arrays(value, lambda array: array.reshape(*shape, *array.shape[1:])[()])
+    return _map_arrays(value, lambda array: array.reshape((*shape, *array.shape[1:]))[()])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 # Each holds exactly all that the ones before it hold.
 _FLOAT_LADDER = tuple(map(np.dtype, (np.int8, np.float16, np.float32, np.float64)))
-_REMEMBERED = 256
+_REMEMBERED = 32
 
 
 class TightColumn:
@@ -27,7 +27,8 @@ class TightColumn:
         self._fits: set[Any] = set()
 
     def __setitem__(self, slot: int, value: Any) -> None:
-        if self.values.ndim > 1 or value not in self._fits:
+        # For a set, 0.0 and -0.0 are the same.
+        if self.values.ndim > 1 or value not in self._fits or (value == 0 and np.signbit(value)):
             self._widen(np.asarray(value, self.dtype))
             if self.values.ndim == 1 and len(self._fits) < _REMEMBERED:
                 self._fits.add(value)

@@ -71,7 +71,7 @@ def _describe(buffer: "CompactVectorReplayBuffer") -> dict[str, Any]:
                 "ring": part.ring,
                 "run_is_open": part.run_is_open,
                 "runs": part.run_layout,
-                "broken": part.broken,
+                "broken": list(part.broken),
                 "episode_return": np.asarray(part.episode_return, float).tolist(),
                 "episode_length": part.episode_length,
                 "columns": {n: column.values.dtype.str for n, column in part.columns.items()},
@@ -175,7 +175,7 @@ class _Reader:
         self._read_random(part, fields["random"])
         part.first, part.next, part.ring = (_count(fields[n]) for n in ("first", "next", "ring"))
         part.run_is_open = bool(fields["run_is_open"])
-        part.broken = [_count(time) for time in fields["broken"]]
+        part.broken.extend(_count(time) for time in fields["broken"])
         episode_return = np.asarray(fields["episode_return"], float)
         part.episode_return = episode_return if episode_return.ndim else float(episode_return)
         part.episode_length = _count(fields["episode_length"])
@@ -189,7 +189,7 @@ class _Reader:
             column.values = self._array(stored, (part.ring, *shape))
             part.columns[name] = column
         for name, (dtype, shape) in rows.items():
-            store = make_rows(shape, dtype, _count(block_len))
+            store = make_rows(shape, dtype, _count(block_len), part.stack_num)
             store.first = _count(fields["first_row"])
             sizes = [_count(size) for size in fields["rows"][name]]
             _require(store.restore(sizes, self._take), "block")

@@ -1,5 +1,6 @@
 """The transitions of one environment: where each is stored, and which are still whole."""
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Part:
         """The oldest time still held."""
         self.next = 0
         """The time of the next transition."""
-        self.broken: list[int] = []
+        self.broken = array("q")
         """Last times of the runs that ended without a done flag."""
         self.run_is_open = False
         """Whether the next transition may go on from the newest row."""
@@ -85,14 +86,18 @@ class Part:
             sum(store.nbytes for store in self.stores.values())
             + sum(column.values.nbytes for column in self.columns.values())
             + self._runs.nbytes
+            + self.broken.itemsize * len(self.broken)
         )
 
     @property
     def next_add_nbytes(self) -> int:
         """The most that the next transition can add, its ring not growing."""
         rows = self.stack_num + 1
-        runs = 2 * self._runs.nbytes if self._run_count == len(self._runs) else 0
-        return sum(store.growth_nbytes(rows) for store in self.stores.values()) + runs
+        runs = self._runs.nbytes // 4 if self._runs_must_grow else 0
+        spare = 3 * _FEWEST_RUNS * self._runs.itemsize + self.broken.itemsize
+        return (
+            sum(store.growth_nbytes(rows) for store in self.stores.values()) + runs * 5 // 4 + spare
+        )
 
     def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any], done: bool) -> None:
         """Add a transition.
@@ -103,7 +108,7 @@ class Part:
         :param done: whether the episode ends with it.
         """
         if not self._goes_on(stacks):
-            if self.run_is_open:
+            if self.run_is_open and len(self):
                 self.broken.append(self.next - 1)
             self._start_run(stacks)
         for name, store in self.stores.items():
@@ -114,9 +119,16 @@ class Part:
         self.run_is_open = not done
 
     def _goes_on(self, stacks: Leaves) -> bool:
-        return self.run_is_open and all(
-            store.ends_with(stacks[name][-1]) for name, store in self.stores.items()
-        )
+        """Whether an observation is the newest successor, all of its stack that counts."""
+        if not self.run_is_open:
+            return False
+        _, row, lead = self.runs[-1].tolist()
+        for name, store in self.stores.items():
+            newest = store.next - 1
+            for back, frame in enumerate(stacks[name][: -1 - self.stack_num : -1]):
+                if not store.equals(max(newest - back, row - lead), frame):
+                    return False
+        return True
 
     def _start_run(self, stacks: Leaves) -> None:
         lead = min(max(map(_lead_of, stacks.values())), self.stack_num - 1)
@@ -125,10 +137,23 @@ class Part:
             for row in stacks[name][-1 - lead :]:
                 store.append(row)
         if self._run_count == len(self._runs):
-            more = np.zeros((max(len(self._runs), _FEWEST_RUNS), 3), np.int64)
-            self._runs = np.concatenate((self._runs, more))
+            self._make_room_for_run()
         self._runs[self._run_count] = self.next, row_number, lead
         self._run_count += 1
+
+    def _make_room_for_run(self) -> None:
+        if self._runs_must_grow:
+            more = len(self._runs) // 4 + _FEWEST_RUNS
+            self._runs.resize((len(self._runs) + more, 3), refcheck=False)
+        else:
+            kept = self.runs.copy()
+            self._runs[: len(kept)] = kept
+            self._first_run, self._run_count = 0, len(kept)
+
+    @property
+    def _runs_must_grow(self) -> bool:
+        """Whether all places are taken, and hardly one by a run that is no longer held."""
+        return self._run_count == len(self._runs) and self._first_run <= len(self._runs) // 8
 
     def is_sound(self) -> bool:
         """Tell whether every transition finds all its rows and fields, for what a file says."""
@@ -173,31 +198,52 @@ class Part:
         """Forget the oldest transition, and the rows that no other needs."""
         self.first += 1
         self._forget_runs()
-        store = next(iter(self.stores.values()))
-        while store.can_drop and store.first + store.block_len <= self._oldest_row:
+        while self._can_drop_block(before=self._oldest_row):
             self._drop_block()
+
+    def shrink_ring(self, smallest: int) -> bool:
+        """Halve a ring of which less than half is in use.
+
+        :param smallest: the smallest ring to leave.
+        :return: False if too much is in use.
+        """
+        half = self.ring // 2
+        if half < max(len(self), smallest):
+            return False
+        self.resize_ring(half)
+        return True
 
     def forget_block(self) -> bool:
         """Forget the oldest block of rows, and all transitions that need it.
 
-        :return: False if there is no block to forget.
+        :return: False if there is no block that the newest transition does not need.
         """
-        store = next(iter(self.stores.values()), None)
-        if store is None or not store.can_drop:
+        if not self.stores:
+            return False
+        newest = self.rows(np.array([self.next - 1]), 0, self.stack_num)
+        if not self._can_drop_block(before=int(newest[0, 0])):
             return False
         self._drop_block()
+        first_row = next(iter(self.stores.values())).first
         # Of the run that lost rows, the transitions that keep a full stack stay.
         runs = self.runs
-        cut = int(np.searchsorted(runs[:, _ROW] - runs[:, _LEAD], store.first, side="right")) - 1
+        cut = int(np.searchsorted(runs[:, _ROW] - runs[:, _LEAD], first_row, side="right")) - 1
         if cut >= 0:
             start, row, lead = runs[cut]
             whole = start
-            if row - lead < store.first:
-                whole = start + max(0, store.first + self.stack_num - 1 - row)
+            if row - lead < first_row:
+                whole = start + max(0, first_row + self.stack_num - 1 - row)
             end = runs[cut + 1, _START] if cut + 1 < len(runs) else self.next
             self.first = max(self.first, int(min(whole, end)))
             self._forget_runs()
         return True
+
+    def _can_drop_block(self, before: int) -> bool:
+        """Whether there is a block to drop that lies before a row."""
+        return all(
+            store.can_drop and store.first + store.block_len <= before
+            for store in self.stores.values()
+        )
 
     def _drop_block(self) -> None:
         for store in self.stores.values():
@@ -236,7 +282,8 @@ class Part:
         """
         runs = self.runs[self._run_of(times)]
         newest = runs[:, _ROW] + times - runs[:, _START] + shift
-        oldest = runs[:, _ROW] - runs[:, _LEAD]
+        held = next(iter(self.stores.values())).first  # for stacks higher than the part's own
+        oldest = np.maximum(runs[:, _ROW] - runs[:, _LEAD], held)
         return np.maximum(newest[:, None] + np.arange(1 - stack_num, 1), oldest[:, None])
 
     def _run_of(self, times: Times) -> NDArray[np.intp]:

@@ -23,12 +23,16 @@ class RowStore(ABC):
     :param shape: the shape of a row.
     :param dtype: its dtype.
     :param block_len: rows per block; what is old goes a block at a time.
+    :param tail: how many of the newest rows are quick to get at.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
+    ) -> None:
         self.shape = shape
         self.dtype = dtype
         self.block_len = block_len
+        self.tail = tail
         self.cells = int(np.prod(shape, dtype=np.int64))
         self.first = 0
         """The number of the oldest row still held, the first of its block."""
@@ -47,8 +51,8 @@ class RowStore(ABC):
         """The most that so many more rows add to ``nbytes``."""
 
     @abstractmethod
-    def ends_with(self, row: NDArray[Any]) -> bool:
-        """Whether this is the newest row, bit for bit."""
+    def equals(self, number: int, row: NDArray[Any]) -> bool:
+        """Whether a row of the tail is this one, bit for bit."""
 
     @abstractmethod
     def append(self, row: NDArray[Any]) -> None:
@@ -100,11 +104,13 @@ class RowStore(ABC):
 class EncodedRows(RowStore):
     """Rows of bytes, in blocks that are encoded when they are full."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int) -> None:
-        super().__init__(shape, dtype, block_len)
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
+    ) -> None:
+        super().__init__(shape, dtype, block_len, tail)
         self._codec = ChangeCodec(self.cells)
         self._blocks: list[bytes] = []
-        self._open: list[NDArray[Any]] = []  # not yet in a block; the newest row is always here
+        self._open: list[NDArray[Any]] = []  # not yet in a block; the tail is always here
 
     @property
     def can_drop(self) -> bool:  # noqa: D102
@@ -114,13 +120,17 @@ class EncodedRows(RowStore):
         # Encoding a block frees more than it takes.
         return rows * (self.cells + _ARRAY_OVERHEAD)
 
-    def ends_with(self, row: NDArray[Any]) -> bool:  # noqa: D102
-        return self._open[-1].tobytes() == row.tobytes()
+    def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
+        return self._open[number - self.next].tobytes() == row.tobytes()
+
+    @property
+    def _most_open(self) -> int:
+        return self.block_len + self.tail - 1
 
     def append(self, row: NDArray[Any]) -> None:  # noqa: D102
-        if len(self._open) == self.block_len:
-            block = self._codec.encode(np.stack(self._open))
-            self._open = []
+        if len(self._open) == self._most_open:
+            block = self._codec.encode(np.stack(self._open[: self.block_len]))
+            del self._open[: self.block_len]
             self.nbytes -= self.growth_nbytes(self.block_len)
             self._append_block(block)
         self._append_open(row.reshape(-1).copy())
@@ -144,6 +154,7 @@ class EncodedRows(RowStore):
             if block < len(self._blocks):
                 self._codec.decode(self._blocks[block], self.block_len, rows, row_places, out)
             else:
+                rows += (block - len(self._blocks)) * self.block_len
                 for row, place in zip(rows.tolist(), row_places.tolist(), strict=True):
                     out[place] = self._open[row]
 
@@ -165,14 +176,16 @@ class EncodedRows(RowStore):
         for _ in range(open_count):
             self._append_open(np.frombuffer(take(self.cells), np.uint8))
         self.next = self.first + len(block_sizes) * self.block_len + open_count
-        return open_count <= self.block_len and (open_count > 0 or not block_sizes)
+        return min(self.tail, self.next) <= open_count <= self._most_open
 
 
 class FixedRows(RowStore):
     """Rows of equal size: booleans as bits, all else as it comes."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int) -> None:
-        super().__init__(shape, dtype, block_len)
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
+    ) -> None:
+        super().__init__(shape, dtype, block_len, tail)
         self._is_bits = dtype == np.bool_
         self._width = -(-self.cells // 8) if self._is_bits else self.cells
         self._packed_dtype = np.dtype(np.uint8) if self._is_bits else dtype
@@ -192,9 +205,9 @@ class FixedRows(RowStore):
         blocks = -(-max(self.next - self.first + rows - held, 0) // self.block_len)
         return blocks * self._block_nbytes
 
-    def ends_with(self, row: NDArray[Any]) -> bool:  # noqa: D102
-        newest = self._blocks[-1][(self.next - 1 - self.first) % self.block_len]
-        return bool(newest.tobytes() == self._pack(row).tobytes())
+    def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
+        block, place = divmod(number - self.first, self.block_len)
+        return bool(self._blocks[block][place].tobytes() == self._pack(row).tobytes())
 
     def _pack(self, row: NDArray[Any]) -> NDArray[Any]:
         return np.packbits(row) if self._is_bits else row.reshape(-1)
@@ -244,9 +257,9 @@ class FixedRows(RowStore):
         return True
 
 
-def make_rows(shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int) -> RowStore:
+def make_rows(shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int) -> RowStore:
     """Choose the store for rows of a shape and dtype."""
     if dtype.hasobject:
         raise TypeError(f"observations of dtype {dtype} cannot be stored; use a numeric dtype")
     kind = EncodedRows if dtype == np.uint8 else FixedRows
-    return kind(shape, dtype, block_len)
+    return kind(shape, dtype, block_len, tail)

@@ -1,0 +1,177 @@
+"""What a fresh process holds: with a full buffer alone, and in training, as the paper has it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from report import Part, Result, Section, Table, Target, gigabytes, megabytes, note
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def run_process(command: Sequence[str]) -> str:
+    """Run a command to its end and return what it printed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RuntimeError(f"{' '.join(command[1:])} failed: {reason}")
+    return done.stdout
+
+
+def run_worker(job: str, **parameters: Any) -> Result:
+    """Run a job of ``worker.py`` in a process of its own."""
+    text = json.dumps({"job": job, **parameters})
+    lines = run_process([sys.executable, str(WORKER), text]).splitlines()
+    result: Result = json.loads(lines[-1])
+    return result
+
+
+def measure_full(sizes: Any) -> Result:
+    """Fill a compact buffer with as many transitions as the paper's DQN has."""
+    result = run_worker(
+        "fill_replay", transitions=sizes.full_transitions, num_envs=sizes.full_num_envs
+    )
+    note(f"full: {gigabytes(result['nbytes'])}, RSS grew by {gigabytes(result['rss_growth'])}")
+    return result
+
+
+def show_full(result: Result) -> Section:
+    """Show what a full buffer takes."""
+    size = result["transitions"]
+    return Section(
+        title="Atari: a full buffer",
+        tables=[
+            Table(
+                (f"Qbert, {size:,} transitions", ""),
+                [
+                    ("bytes held (`nbytes`)", gigabytes(result["nbytes"])),
+                    ("growth of the process (RSS)", gigabytes(result["rss_growth"])),
+                    ("bytes per transition", f"{result['nbytes'] / size:.1f}"),
+                    ("time to play and add", f"{result['seconds']:.0f} s"),
+                ],
+            )
+        ],
+        notes=(
+            f"Random play of {result['num_envs']} environments, each with its share of the buffer, "
+            "in a process of its own. RSS is compared with that after a small buffer was filled "
+            "and deleted, which loads and compiles what all buffers share."
+        ),
+        targets=[
+            Target(
+                what=f"a full {size:,}-transition Qbert buffer, {what}",
+                value=result[key] / 1e9,
+                at_most=0.18,
+                unit="GB",
+            )
+            for what, key in (("bytes held", "nbytes"), ("growth of RSS", "rss_growth"))
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Training:
+    """A row of the memory tables: one algorithm, one kind of buffer."""
+
+    label: str
+    family: str
+    task: str
+    algo: str
+    buffer_size: int
+    replay: str
+    paper: str
+    """The paper's figure for this algorithm and size, which it has with its own raw buffer."""
+
+
+def _atari(label: str, algo: str, buffer_size: int, replay: str, paper: str) -> Training:
+    return Training(label, "atari", "QbertNoFrameskip-v4", algo, buffer_size, replay, paper)
+
+
+def _minatar(label: str, algo: str, buffer_size: int, replay: str, paper: str) -> Training:
+    return Training(label, "minatar", "seaquest", algo, buffer_size, replay, paper)
+
+
+TRAININGS = (
+    _atari("DQN", "dqn", 1_000_000, "raw", "8.9 GB"),
+    _atari("DQN", "dqn", 100_000, "raw", "2.9 GB"),
+    _atari("MeDQN(R)", "medqn", 100_000, "raw", "3.1 GB"),
+    _atari("MeDQN(R)", "medqn", 100_000, "compact", "3.1 GB"),
+    _atari("DQN", "dqn", 1_000_000, "compact", "8.9 GB"),
+    _minatar("DQN", "dqn", 100_000, "raw", "1400 MB"),
+    _minatar("DQN", "dqn", 100_000, "compact", "1400 MB"),
+    _minatar("DQN(S)", "dqn-s", 32, "raw", "240 MB"),
+    _minatar("MeDQN(U)", "medqn-u", 32, "raw", "250 MB"),
+    _minatar("MeDQN(R)", "medqn-r", 10_000, "raw", "280 MB"),
+    _minatar("MeDQN(R)", "medqn-r", 10_000, "compact", "280 MB"),
+)
+HEADINGS = {"atari": "Atari, Qbert", "minatar": "MinAtar, Seaquest"}
+
+
+def measure_rss(sizes: Any) -> Result:
+    """Measure each of the paper's memory tables' runs in a process of its own."""
+    # What numba compiles once and keeps on disk must not be compiled in the first process measured.
+    run_worker("fill_replay", transitions=100, num_envs=1)
+    rows = []
+    for training in TRAININGS:
+        buffer_size = max(training.buffer_size // sizes.rss_divisor, 32)
+        measured = run_worker(
+            "train",
+            family=training.family,
+            task=training.task,
+            algo=training.algo,
+            buffer_size=buffer_size,
+            replay=training.replay,
+            rounds=sizes.rss_rounds,
+        )
+        row = {**vars(training), "buffer_size": buffer_size, **measured}
+        rows.append(row)
+        note(
+            f"rss: {training.family}, {training.label}, {buffer_size:,} {training.replay}: "
+            f"{megabytes(row['rss'])}"
+        )
+    return {"rounds": sizes.rss_rounds, "trainings": rows}
+
+
+def show_rss(result: Result) -> Section:
+    """Show the memory tables."""
+    tables = []
+    for family, heading in HEADINGS.items():
+        header = (
+            heading, "buffer", "RSS", "above imports", "peak RSS", "of it the buffer", "the paper",
+        )  # fmt: skip
+        rows = [
+            (
+                row["label"],
+                f"{row['buffer_size']:,} {row['replay']}",
+                megabytes(row["rss"]),
+                megabytes(row["rss"] - row["imported"]),
+                megabytes(row["peak_rss"]),
+                f"{row['buffer'] / 1e6:,.1f} MB",
+                row["paper"],
+            )
+            for row in result["trainings"]
+            if row["family"] == family
+        ]
+        tables.append(Table(header, rows))
+    return Section(
+        title="Training: memory of the process, as in the paper's Tables 12 and 13",
+        tables=tables,
+        notes=(
+            "Each row is a process of its own that builds what the training script builds (for "
+            "Atari with its five test environments, without the log), fills the buffer to its last "
+            f"transition with random play, and then trains for {result['rounds']} updates on the "
+            "CPU. Imports are what the process held when it had imported all that the script "
+            "imports. The raw buffer of more than 200,000 transitions was filled with 1,000 "
+            "recorded steps again and again: what it holds does not change its size. The paper's "
+            "figures are of its own programs and machines. MinAtar, which "
+            "Gymnasium loads into every process once it is installed, was kept out of the Atari "
+            "processes."
+        ),
+    )
+
+
+FULL = Part(measure_full, show_full)
+RSS = Part(measure_rss, show_rss)

@@ -1,0 +1,237 @@
+"""How long it takes to add to compact replay, and to fetch from it."""
+
+import time
+from collections.abc import Callable
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from play import ATARI_REPLAY, GAMES, REPLAY, RandomPlay, Recording, make_game
+from report import Part, Result, Section, Table, Target, note
+from tianshou.data import Batch
+
+from medqn_tianshou import CompactVectorReplayBuffer
+from medqn_tianshou.replay import seed_replay_buffer
+
+BATCH_SIZE = 32
+ADDS_PER_PASS = 64
+"""Whole blocks, as the add that encodes one does it for all; few, to be seldom interrupted."""
+SLOWEST = 32
+FIELDS = ("act", "rew", "terminated", "truncated", "done")
+
+Index = NDArray[np.int64]
+Fetch = Callable[[Any, Index], tuple[Any, ...]]
+
+
+def fetch_together(buffer: Any, states: Index) -> tuple[Any, ...]:
+    """Fetch a TD batch (3-step) and states from a compact buffer, observations in one go."""
+    index = buffer.sample_indices(BATCH_SIZE)
+    last = buffer.next(buffer.next(index))
+    requests = [(index, "obs"), (last, "obs_next"), (states, "obs")]
+    observations = buffer.get_observations(requests)
+    return *observations, *(buffer.get(index, field, stack_num=1) for field in FIELDS)
+
+
+def fetch_least(buffer: Any, states: Index) -> tuple[Any, ...]:
+    """Fetch the same from Tianshou's buffer by the least it can do."""
+    index = buffer.sample_indices(BATCH_SIZE)
+    last = buffer.next(buffer.next(index))
+    obs, obs_next = buffer.get(index, "obs"), buffer.get(buffer.next(last), "obs")
+    fields = (buffer.get(index, field, stack_num=1) for field in FIELDS)
+    return obs, obs_next, buffer.get(states, "obs"), *fields
+
+
+def fetch_sampled(buffer: Any, states: Index) -> tuple[Any, ...]:
+    """Fetch the same from Tianshou's buffer by ``sample``, which adds the 1-step successors."""
+    batch, index = buffer.sample(BATCH_SIZE)
+    last = buffer.next(buffer.next(index))
+    obs_next, obs = buffer.get(buffer.next(last), "obs"), buffer.get(states, "obs")
+    return batch.obs, obs_next, obs, *(batch[field] for field in FIELDS)
+
+
+def fetch_by_tianshou(buffer: Any, states: Index) -> tuple[Any, ...]:
+    """Fetch the same from any buffer by the calls of Tianshou's own DQN."""
+    batch, index = buffer.sample(BATCH_SIZE)
+    last = buffer.next(buffer.next(index))
+    obs_next, obs = buffer[last].obs_next, buffer.get(states, "obs")
+    return batch.obs, obs_next, obs, *(batch[field] for field in FIELDS)
+
+
+FETCHES: dict[str, dict[str, Fetch]] = {
+    "in one go, raw by `sample`": {"compact": fetch_together, "raw": fetch_sampled},
+    "in one go, raw by the least": {"compact": fetch_together, "raw": fetch_least},
+    "by Tianshou's own calls": {"compact": fetch_by_tianshou, "raw": fetch_by_tianshou},
+}
+
+
+def measure_times(sizes: Any) -> Result:
+    """Time adding and fetching."""
+    fetch_us: dict[str, dict[str, dict[str, float]]] = {}
+    add_us: Result = {}
+    for game in GAMES:
+        buffers = {
+            replay: kind(sizes.fetch_transitions, 1, **ATARI_REPLAY)
+            for replay, kind in REPLAY.items()
+        }
+        play = RandomPlay(make_game(game))
+        play.fill(*buffers.values(), transitions=sizes.fetch_transitions)
+        fetch_us[game] = time_fetches(buffers, sizes.fetch_repeats)
+        for way, medians in fetch_us[game].items():
+            note(f"times: {game}, {way}: {medians['compact'] / medians['raw']:.2f} x raw")
+        if game == "Qbert":
+            add_us = time_adds(buffers, play, sizes.add_passes)
+            note(f"times: add: {add_us['compact']['mean']:.0f} us, raw {add_us['raw']['mean']:.0f}")
+    return {
+        "transitions": sizes.fetch_transitions,
+        "fetch_repeats": sizes.fetch_repeats,
+        "fetch_us": fetch_us,
+        "adds": sizes.add_passes * ADDS_PER_PASS,
+        "add_us": add_us,
+        "fetch_us_by_size": time_sizes(
+            sizes.small_transitions, sizes.large_transitions, sizes.fetch_repeats
+        ),
+    }
+
+
+def time_fetches(buffers: dict[str, Any], repeats: int) -> dict[str, dict[str, float]]:
+    """Time each way to fetch, on full buffers that hold the same, in turns.
+
+    :param buffers: the buffers by kind.
+    :param repeats: fetches to take the median of.
+    """
+    for buffer in buffers.values():
+        seed_replay_buffer(buffer, 0)
+    tasks = {
+        (fetch, replay): (fetch, buffers[replay])
+        for fetches in FETCHES.values()
+        for replay, fetch in fetches.items()
+    }
+    medians = time_in_turns(tasks, repeats)
+    return {
+        way: {replay: medians[fetch, replay] for replay, fetch in fetches.items()}
+        for way, fetches in FETCHES.items()
+    }
+
+
+def time_in_turns(tasks: dict[Any, tuple[Fetch, Any]], repeats: int) -> dict[Any, float]:
+    """Give the median time of each fetch, in microseconds.
+
+    :param tasks: fetches, and the full buffers of one environment that they are from.
+    :param repeats: how often to fetch.
+    """
+    generator = np.random.default_rng(0)
+    times: dict[Any, list[float]] = {key: [] for key in tasks}
+    warm_up = 10
+    for _ in range(warm_up + repeats):
+        for key, (fetch, buffer) in tasks.items():
+            states = generator.integers(len(buffer), size=BATCH_SIZE)
+            start = time.perf_counter()
+            fetch(buffer, states)
+            times[key].append(1e6 * (time.perf_counter() - start))
+    return {key: median(values[warm_up:]) for key, values in times.items()}
+
+
+def time_adds(buffers: dict[str, Any], play: RandomPlay, passes: int) -> Result:
+    """Time adding to full buffers, in turns; in microseconds.
+
+    :param buffers: the buffers by kind.
+    :param play: gives the transitions, beforehand.
+    :param passes: how often to add ``ADDS_PER_PASS`` of them; mean is the median of their means.
+    """
+    times: dict[str, list[list[float]]] = {replay: [] for replay in buffers}
+    for _ in range(passes):
+        batches = [play.step() for _ in range(ADDS_PER_PASS)]
+        for replay, buffer in buffers.items():
+            times[replay].append([_time_add(buffer, batch) for batch in batches])
+    return {
+        replay: {
+            "mean": median(map(mean, values)),
+            "median": median(value for one_pass in values for value in one_pass),
+            "slowest": median(
+                median(sorted(one_pass)[-ADDS_PER_PASS // SLOWEST :]) for one_pass in values
+            ),
+        }
+        for replay, values in times.items()
+    }
+
+
+def _time_add(buffer: Any, batch: Batch) -> float:
+    start = time.perf_counter()
+    buffer.add(batch, [0])
+    return 1e6 * (time.perf_counter() - start)
+
+
+def time_sizes(small: int, large: int, repeats: int) -> dict[str, float]:
+    """Time fetches from a small and a large compact buffer of recorded play, in turns."""
+    recording = Recording.of(RandomPlay(make_game("Qbert")), min(small, 10_000))
+    tasks: dict[Any, tuple[Fetch, Any]] = {}
+    for size in (small, large):
+        buffer = CompactVectorReplayBuffer(size, 1, **ATARI_REPLAY, random_seed=0)
+        for batch in recording.repeat(size):
+            buffer.add(batch, [0])
+        tasks[f"{size:,}"] = fetch_together, buffer
+        note(f"times: filled {buffer}")
+    return time_in_turns(tasks, repeats)
+
+
+def show_times(result: Result) -> Section:
+    """Show times to add and to fetch."""
+    by_game = result["fetch_us"]
+    fetch_rows = [
+        (way, game, *(f"{times[replay]:,.0f} us" for replay in REPLAY), f"{_ratio(times):.2f}")
+        for way in FETCHES
+        for game, times in ((game, by_game[game][way]) for game in by_game)
+    ]
+    add_rows = [
+        (replay, *(f"{times[key]:.0f} us" for key in ("mean", "median", "slowest")))
+        for replay, times in result["add_us"].items()
+    ]
+    by_size = result["fetch_us_by_size"]
+    small, large = by_size.values()
+    size_rows = [(size, f"{value:,.0f} us") for size, value in by_size.items()]
+    targets = [
+        Target(
+            what="time to add one step, encoding included",
+            value=result["add_us"]["compact"]["mean"],
+            at_most=60,
+            unit="us",
+        )
+    ]
+    for way in FETCHES:
+        ratios = [_ratio(by_game[game][way]) for game in by_game]
+        for which, value in (("mean of the games", mean(ratios)), ("worst game", max(ratios))):
+            what = f"fetch against raw, {way}, {which}"
+            targets.append(Target(what=what, value=value, at_most=4, unit="x"))
+    names = " against ".join(list(by_size)[::-1])
+    targets.append(Target(what=f"fetch, {names}", value=large / small, at_most=1.15, unit="x"))
+    return Section(
+        title="Time to add and to fetch",
+        tables=[
+            Table(("fetch", "game", *REPLAY, "ratio"), fetch_rows),
+            Table(("add, Qbert", "mean", "median", f"slowest 1 in {SLOWEST}"), add_rows),
+            Table(("fetch, compact, by transitions", ""), size_rows),
+        ],
+        notes=(
+            "A fetch is a TD batch of 32 (stacks of 4 frames, 3-step) and 32 states, from full "
+            f"buffers of {result['transitions']:,} transitions of the same random play; medians of "
+            f"{result['fetch_repeats']}, kinds taking turns. In one go: `get_observations` "
+            "reads observations, 3-step successors and states together from the compact buffer, "
+            "`get` the other fields. Tianshou's `sample` also reads 1-step successors, which a "
+            "3-step target does not use; the least is without these. Tianshou's own calls "
+            "are `sample`, and `buffer[index].obs_next` for the successors, on both.\n\n"
+            f"Adding: {result['adds']:,} transitions prepared beforehand, to full buffers. The "
+            f"mean is over {ADDS_PER_PASS} adds, and the median of such means; most adds "
+            "only copy, some encode a block.\n\n"
+            "Fetching by size: buffers of one environment filled with recorded Qbert frames again "
+            "and again, shifted by a pixel each time, read in one go."
+        ),
+        targets=targets,
+    )
+
+
+def _ratio(times: dict[str, float]) -> float:
+    return times["compact"] / times["raw"]
+
+
+TIMES = Part(measure_times, show_times)
