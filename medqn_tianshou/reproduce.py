@@ -126,7 +126,14 @@ class Run:
 
 
 def reproduce(
-    name: str, figure: Figure, *, seeds: int, steps: int | None, jobs: int, out: Path
+    name: str,
+    figure: Figure,
+    *,
+    seeds: int,
+    steps: int | None,
+    jobs: int,
+    out: Path,
+    only: Sequence[str] = (),
 ) -> None:
     """Run what is missing of a figure, then write its table and picture.
 
@@ -136,12 +143,14 @@ def reproduce(
     :param steps: environment steps per run; None is the paper's.
     :param jobs: runs at a time.
     :param out: the folder of the results.
+    :param only: the file names of the lines to run; none is all.
     """
     runs = [
         Run(figure, variant, seed, steps, out / "raw")
         # Seed by seed, so that an interrupted figure is complete for its first seeds.
         for seed in range(seeds)
         for variant in figure.variants
+        if not only or variant.slug in only
     ]
     missing = [run for run in runs if not run.csv.exists()]
     bar = tqdm(total=len(runs), initial=len(runs) - len(missing), desc=name, unit=" runs")
@@ -178,15 +187,18 @@ def write_results(name: str, figure: Figure, runs: Sequence[Run], out: Path) -> 
             curve = read_curve(run.csv, window, loaded["summary"]["env_steps"])
             curves.setdefault(run.variant.label, []).append(curve)
             record = loaded
+    flags = [f"--seeds {len({run.seed for run in runs})}"]
+    if runs[0].steps is not None:
+        flags.append(f"--steps {runs[0].steps}")
+    lines = {run.variant.slug for run in runs}
+    if len(lines) < len(figure.variants):
+        flags.append(f"--only {' '.join(sorted(lines))}")
     draw_curves(out / f"{name}.png", figure.title, curves)
     write_table(
         out / "README.md",
         title=figure.title,
         note=figure.note,
-        command=(
-            f"python {figure.script.replace('medqn', 'figures')} {name} "
-            f"--seeds {len({run.seed for run in runs})}"
-        ),
+        command=(f"python {figure.script.replace('medqn', 'figures')} {name} {' '.join(flags)}"),
         record=record,
         finals={label: final_returns(lines) for label, lines in curves.items()},
         picture=f"{name}.png",
@@ -206,6 +218,9 @@ def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> 
     count = number(int, at_least=1)
     parser.add_argument("--seeds", type=count, help="runs per line (default: the paper's)")
     parser.add_argument("--steps", type=count, help="env steps per run (default: the paper's)")
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
+    )
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default: 1)")
     parser.add_argument(
         "--out", type=Path, help="folder of the results (default: docs/results/FIGURE)"
@@ -214,6 +229,10 @@ def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> 
     if args.figure not in figures:
         parser.bad("figure", repr(args.figure), f"is not known; choose from {', '.join(figures)}")
     figure = figures[args.figure]
+    slugs = [variant.slug for variant in figure.variants]
+    for line in args.only:
+        if line not in slugs:
+            parser.bad("--only", repr(line), f"is not in {args.figure}; it has {', '.join(slugs)}")
     out = args.out or Path("docs/results") / args.figure
     _check_same_length(parser, out, args.steps)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
@@ -225,6 +244,7 @@ def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> 
             steps=args.steps,
             jobs=args.jobs,
             out=out,
+            only=args.only,
         )
     except RuntimeError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
