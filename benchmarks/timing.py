@@ -13,6 +13,7 @@ from tianshou.data import Batch
 
 from medqn_tianshou import CompactVectorReplayBuffer
 from medqn_tianshou.replay import seed_replay_buffer
+from medqn_tianshou.targets import SingleFetch
 
 BATCH_SIZE = 32
 ADDS_PER_PASS = 64
@@ -24,30 +25,12 @@ Index = NDArray[np.int64]
 Fetch = Callable[[Any, Index], tuple[Any, ...]]
 
 
-def fetch_together(buffer: Any, states: Index) -> tuple[Any, ...]:
-    """Fetch a TD batch (3-step) and states from a compact buffer, observations in one go."""
-    index = buffer.sample_indices(BATCH_SIZE)
-    last = buffer.next(buffer.next(index))
-    requests = [(index, "obs"), (last, "obs_next"), (states, "obs")]
-    observations = buffer.get_observations(requests)
-    return *observations, *(buffer.get(index, field, stack_num=1) for field in FIELDS)
-
-
-def fetch_least(buffer: Any, states: Index) -> tuple[Any, ...]:
-    """Fetch the same from Tianshou's buffer by the least it can do."""
-    index = buffer.sample_indices(BATCH_SIZE)
-    last = buffer.next(buffer.next(index))
-    obs, obs_next = buffer.get(index, "obs"), buffer.get(buffer.next(last), "obs")
-    fields = (buffer.get(index, field, stack_num=1) for field in FIELDS)
-    return obs, obs_next, buffer.get(states, "obs"), *fields
-
-
-def fetch_sampled(buffer: Any, states: Index) -> tuple[Any, ...]:
-    """Fetch the same from Tianshou's buffer by ``sample``, which adds the 1-step successors."""
-    batch, index = buffer.sample(BATCH_SIZE)
-    last = buffer.next(buffer.next(index))
-    obs_next, obs = buffer.get(buffer.next(last), "obs"), buffer.get(states, "obs")
-    return batch.obs, obs_next, obs, *(batch[field] for field in FIELDS)
+def fetch_for_training(buffer: Any, states: Index) -> tuple[Any, ...]:
+    """Fetch a TD batch (3-step) and states from any buffer as ``MeDQNPolicy`` does."""
+    fetch = SingleFetch(buffer, n_step=3)
+    batch, _ = fetch.sample(BATCH_SIZE)
+    fields = (buffer.get(fetch.steps_NI, field, stack_num=1) for field in ("rew", "done"))
+    return batch.obs, batch.obs_next, buffer.get(states, "obs"), batch.act, *fields
 
 
 def fetch_by_tianshou(buffer: Any, states: Index) -> tuple[Any, ...]:
@@ -58,10 +41,9 @@ def fetch_by_tianshou(buffer: Any, states: Index) -> tuple[Any, ...]:
     return batch.obs, obs_next, obs, *(batch[field] for field in FIELDS)
 
 
-FETCHES: dict[str, dict[str, Fetch]] = {
-    "in one go, raw by `sample`": {"compact": fetch_together, "raw": fetch_sampled},
-    "in one go, raw by the least": {"compact": fetch_together, "raw": fetch_least},
-    "by Tianshou's own calls": {"compact": fetch_by_tianshou, "raw": fetch_by_tianshou},
+FETCHES: dict[str, Fetch] = {
+    "as training fetches": fetch_for_training,
+    "by Tianshou's own calls": fetch_by_tianshou,
 }
 
 
@@ -103,15 +85,12 @@ def time_fetches(buffers: dict[str, Any], repeats: int) -> dict[str, dict[str, f
     for buffer in buffers.values():
         seed_replay_buffer(buffer, 0)
     tasks = {
-        (fetch, replay): (fetch, buffers[replay])
-        for fetches in FETCHES.values()
-        for replay, fetch in fetches.items()
+        (way, replay): (fetch, buffer)
+        for way, fetch in FETCHES.items()
+        for replay, buffer in buffers.items()
     }
     medians = time_in_turns(tasks, repeats)
-    return {
-        way: {replay: medians[fetch, replay] for replay, fetch in fetches.items()}
-        for way, fetches in FETCHES.items()
-    }
+    return {way: {replay: medians[way, replay] for replay in buffers} for way in FETCHES}
 
 
 def time_in_turns(tasks: dict[Any, tuple[Fetch, Any]], repeats: int) -> dict[Any, float]:
@@ -170,7 +149,7 @@ def time_sizes(small: int, large: int, repeats: int) -> dict[str, float]:
         buffer = CompactVectorReplayBuffer(size, 1, **ATARI_REPLAY, random_seed=0)
         for batch in recording.repeat(size):
             buffer.add(batch, [0])
-        tasks[f"{size:,}"] = fetch_together, buffer
+        tasks[f"{size:,}"] = fetch_for_training, buffer
         note(f"times: filled {buffer}")
     return time_in_turns(tasks, repeats)
 
@@ -215,16 +194,15 @@ def show_times(result: Result) -> Section:
         notes=(
             "A fetch is a TD batch of 32 (stacks of 4 frames, 3-step) and 32 states, from full "
             f"buffers of {result['transitions']:,} transitions of the same random play; medians of "
-            f"{result['fetch_repeats']}, kinds taking turns. In one go: `get_observations` "
-            "reads observations, 3-step successors and states together from the compact buffer, "
-            "`get` the other fields. Tianshou's `sample` also reads 1-step successors, which a "
-            "3-step target does not use; the least is without these. Tianshou's own calls "
-            "are `sample`, and `buffer[index].obs_next` for the successors, on both.\n\n"
+            f"{result['fetch_repeats']}, kinds taking turns. Training reads from either buffer the "
+            "observations, the 3-step successors and the states, and nothing twice. Tianshou's own "
+            "calls are `sample`, which also reads 1-step successors, and `buffer[index].obs_next`, "
+            "which also reads the observations, again on both buffers.\n\n"
             f"Adding: {result['adds']:,} transitions prepared beforehand, to full buffers. The "
             f"mean is over {ADDS_PER_PASS} adds, and the median of such means; most adds "
             "only copy, some encode a block.\n\n"
             "Fetching by size: buffers of one environment filled with recorded Qbert frames again "
-            "and again, shifted by a pixel each time, read in one go."
+            "and again, shifted by a pixel each time, read as training does."
         ),
         targets=targets,
     )
