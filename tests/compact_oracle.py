@@ -17,8 +17,8 @@ import pytest
 from hypothesis import strategies as st
 from tianshou.data import Batch
 
-import medqn_tianshou.compact.buffer as compact
 import medqn_tianshou.compact.codecs as codecs
+import medqn_tianshou.compact.storage as storage
 from medqn_tianshou import CompactVectorReplayBuffer
 
 KEYS = ("obs", "act", "rew", "terminated", "truncated", "done", "obs_next")
@@ -314,7 +314,7 @@ class Play:
         transitions = [self.players[env].step() for env in chosen]
         batch = to_add(self.game, transitions)
         with (
-            mock.patch.object(compact, "FRAMES_PER_BLOCK", self.game.frames_per_block),
+            mock.patch.object(storage, "FRAMES_PER_BLOCK", self.game.frames_per_block),
             mock.patch.object(codecs, "SPLIT_NBYTES", self.game.split_nbytes),
         ):
             reported = [buffer.add(batch, buffer_ids=chosen) for buffer in self.buffers]

@@ -8,10 +8,17 @@ from numpy.typing import NDArray
 
 from medqn_tianshou.compact.columns import TightColumn
 from medqn_tianshou.compact.rows import RowStore
+from medqn_tianshou.compact.trees import Leaves
 
-Leaves = dict[str, NDArray[Any]]
-"""The arrays of an observation by name; most observations are one array, named ``""``."""
 Times = NDArray[np.int64]
+
+TERMINATED, TRUNCATED = 1, 2
+FLAGS = {
+    "terminated": np.array([False, True, False, True]),
+    "truncated": np.array([False, False, True, True]),
+    "done": np.array([False, True, True, True]),
+}
+"""What each sum of the flags means."""
 
 _START, _ROW, _LEAD = range(3)
 _FEWEST_RUNS = 4
@@ -99,13 +106,12 @@ class Part:
             sum(store.growth_nbytes(rows) for store in self.stores.values()) + runs * 5 // 4 + spare
         )
 
-    def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any], done: bool) -> None:
+    def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
         """Add a transition.
 
         :param stacks: the observation: rows of its stack, or the one row.
         :param successor: the newest row of the next observation.
         :param fields: a value for each column.
-        :param done: whether the episode ends with it.
         """
         if not self._goes_on(stacks):
             if self.run_is_open and len(self):
@@ -116,7 +122,7 @@ class Part:
         for name, column in self.columns.items():
             column[self.next % self.ring] = fields.get(name, column.zero)
         self.next += 1
-        self.run_is_open = not done
+        self.run_is_open = not fields["flags"]
 
     def _goes_on(self, stacks: Leaves) -> bool:
         """Whether an observation is the newest successor, all of its stack that counts."""
@@ -154,6 +160,36 @@ class Part:
     def _runs_must_grow(self) -> bool:
         """Whether all places are taken, and hardly one by a run that is no longer held."""
         return self._run_count == len(self._runs) and self._first_run <= len(self._runs) // 8
+
+    def count_step(self, reward: Any, done: bool) -> tuple[Any, int, int]:
+        """Count the newest transition to its episode.
+
+        :return: return and length of the episode if it is done, else zeros; and the time of its
+            first transition, or of the first that is held.
+        """
+        self.episode_return = self.episode_return + reward
+        self.episode_length += 1
+        start = max(self.next - self.episode_length, 0)
+        if start < self.first and len(self) < self.maxsize:
+            start = self.first
+        if not done:
+            return np.zeros_like(self.episode_return), 0, start
+        statistics = self.episode_return, self.episode_length
+        self.clear_statistics()
+        return *statistics, start
+
+    def unfinished(self) -> list[int]:
+        """Times at which a run ends, but no episode."""
+        return [*self.broken, *([self.next - 1] if self.run_is_open and len(self) else [])]
+
+    def with_full_stack(self) -> Times:
+        """Times with as many predecessors in their run as make a stack."""
+        times = oldest = np.arange(self.first, self.next)
+        if not len(times):
+            return times
+        for _ in range(self.stack_num - 2):
+            oldest = self.before(oldest)
+        return np.asarray(times[self.before(oldest) != oldest])
 
     def is_sound(self) -> bool:
         """Tell whether every transition finds all its rows and fields, for what a file says."""

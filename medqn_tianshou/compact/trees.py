@@ -1,0 +1,54 @@
+"""Observations and other fields may be nested Batches: take them apart, and put them together."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tianshou.data import Batch
+
+Leaves = dict[str, NDArray[Any]]
+"""The arrays of a value by name; most values are one array, named ``""``."""
+
+_SEPARATOR = "\0"  # between the keys of nested Batches, which may hold any other character
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+    """Name the arrays in a value: one, or those of a Batch by their paths."""
+    if isinstance(value, np.ndarray) or not isinstance(value, Batch):
+        yield name, np.asarray(value)
+    else:
+        for key in sorted(value.get_keys()):
+            yield from leaves(value[key], f"{name}{_SEPARATOR}{key}" if name else key)
+
+
+def tree(arrays: Leaves, key: str = "") -> Any:
+    """Undo :func:`leaves`.
+
+    :param arrays: the arrays by name.
+    :param key: the name that was given to it, if any.
+    """
+    if set(arrays) == {key}:
+        return arrays[key]
+    root = Batch()
+    for name, value in arrays.items():
+        *path, last = name.removeprefix(key).removeprefix(_SEPARATOR).split(_SEPARATOR)
+        node = root
+        for part in path:
+            if part not in node.get_keys():
+                node[part] = Batch()
+            node = node[part]
+        node[last] = value
+    return root
+
+
+def belongs_to(name: str, key: str) -> bool:
+    """Whether an array is, or is part of, the value with this key."""
+    return name == key or name.startswith(key + _SEPARATOR)
+
+
+def map_arrays(value: Any, change: Callable[[NDArray[Any]], Any]) -> Any:
+    """Change each array of a value."""
+    if isinstance(value, np.ndarray):
+        return change(value)
+    return Batch({key: map_arrays(value[key], change) for key in value.get_keys()})
