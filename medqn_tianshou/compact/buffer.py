@@ -17,6 +17,7 @@ from medqn_tianshou.compact.storage import Storage
 from medqn_tianshou.compact.trees import Leaves, leaves, map_arrays
 from medqn_tianshou.replay import seed_replay_buffer
 
+_REQUIRED = {"obs", "act", "rew", "terminated", "truncated", "obs_next"}
 _FIELDS = ("act", "rew", *FLAGS)
 _OPTIONAL = ("info", "policy")
 
@@ -178,9 +179,8 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         stacked: bool,
     ) -> tuple[Index, NDArray[Any], Index, Index]:
         keys = batch.get_keys()
-        for key in ("obs", "act", "rew", "terminated", "truncated", "obs_next"):
-            if key not in keys:
-                raise ValueError(f"the batch has no {key!r}, which a transition needs")
+        if missing := _REQUIRED - keys:
+            raise ValueError(f"the batch has no {sorted(missing)}, which a transition needs")
         ids = range(self.buffer_num) if buffer_ids is None else buffer_ids
         stacks = dict(leaves(batch.obs))
         successors = dict(leaves(batch.obs_next))
@@ -189,30 +189,29 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         else:
             stacks = {name: value[:, None] for name, value in stacks.items()}
         fields: Leaves = dict(leaves(batch.act, "act"))
-        fields["rew"] = np.asarray(batch.rew).astype(float)
-        fields["flags"] = (
-            TERMINATED * np.asarray(batch.terminated, np.bool_)
-            + TRUNCATED * np.asarray(batch.truncated, np.bool_)
-        ).astype(np.uint8)
+        fields["rew"] = np.asarray(batch.rew, float)
         for key in self.keep:
             if key in keys:
                 fields |= leaves(batch[key], key)
         self._storage.prepare(successors, fields)
-        for name, store in self.buffers[0].stores.items():  # as in an array, the first dtype holds
-            stacks[name] = stacks[name].astype(store.dtype, copy=False)
-            successors[name] = successors[name].astype(store.dtype, copy=False)
+        for name, store in self.buffers[0].stores.items():
+            if stacks[name].dtype != store.dtype:  # as in an array, the first dtype holds
+                stacks[name] = stacks[name].astype(store.dtype)
+                successors[name] = successors[name].astype(store.dtype)
         results = []
         for i, part_id in enumerate(ids):
             part = self.buffers[part_id]
+            flags = TERMINATED * bool(batch.terminated[i]) + TRUNCATED * bool(batch.truncated[i])
             self._storage.add(
                 part,
                 {name: value[i] for name, value in stacks.items()},
                 {name: value[i] for name, value in successors.items()},
-                {name: value[i] for name, value in fields.items()},
+                {"flags": flags, **{name: value[i] for name, value in fields.items()}},
             )
-            returned, length, start = part.count_step(fields["rew"][i], bool(fields["flags"][i]))
-            index = self._reader.indices(part_id, [part.next - 1, start])
-            results.append((index[0], returned, length, index[1]))
+            returned, length, start = part.count_step(fields["rew"][i], bool(flags))
+            offset = part_id * self._part_size
+            index, start = offset + (part.next - 1) % part.ring, offset + start % part.ring
+            results.append((index, returned, length, start))
         columns = zip(*results, strict=True) if results else ([], [], [], [])
         indices, returns, lengths, starts = map(np.array, columns)
         return indices, returns, lengths, starts

@@ -1,5 +1,6 @@
 """Actions, rewards and flags of one environment, each in the tightest dtype that holds it."""
 
+from math import copysign
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,12 @@ class TightColumn:
         self.zero = np.zeros(shape, dtype)[()]
         self.values = np.zeros((length, *shape), _tightest(np.zeros(1, dtype), dtype))
         self._fits: set[Any] = set()
+        self.is_wider = False
+        """Whether it became wider since this was last set to False."""
 
     def __setitem__(self, slot: int, value: Any) -> None:
         # For a set, 0.0 and -0.0 are the same.
-        if self.values.ndim > 1 or value not in self._fits or (value == 0 and np.signbit(value)):
+        if self.values.ndim > 1 or value not in self._fits or (value == 0 > copysign(1, value)):
             self._widen(np.asarray(value, self.dtype))
             if self.values.ndim == 1 and len(self._fits) < _REMEMBERED:
                 self._fits.add(value)
@@ -38,6 +41,7 @@ class TightColumn:
         wanted = _join(_tightest(value, self.dtype), self.values.dtype, self.dtype)
         if wanted != self.values.dtype:
             self.values = self.values.astype(wanted)
+            self.is_wider = True
 
     def resize(self, slots: NDArray[np.int64], new_slots: NDArray[np.int64], length: int) -> None:
         """Move values to other slots of a ring of another length."""

@@ -173,7 +173,8 @@ class Part:
         if start < self.first and len(self) < self.maxsize:
             start = self.first
         if not done:
-            return np.zeros_like(self.episode_return), 0, start
+            nothing = 0.0 if isinstance(reward, float) else np.zeros_like(reward)
+            return nothing, 0, start
         statistics = self.episode_return, self.episode_length
         self.clear_statistics()
         return *statistics, start

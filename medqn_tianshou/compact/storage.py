@@ -1,5 +1,6 @@
 """The parts of all environments, filled under one cap of bytes."""
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class Storage:
         self.max_bytes = max_bytes
         self.is_capped = False
         """Whether ``max_bytes``, and not their size, has made the parts forget transitions."""
+        self._free = 0.0  # bytes that are surely free; counting them takes longer than adding
 
     @property
     def nbytes(self) -> int:
@@ -41,13 +43,14 @@ class Storage:
         """Learn the shapes and dtypes of transitions from the first.
 
         :param rows: rows of observations, one for each of some environments.
-        :param fields: all other fields, likewise.
+        :param fields: all other fields but the flags, likewise.
         """
         if not self.parts[0].stores:
             self._make_stores(rows, fields)
         for name in fields.keys() - self.parts[0].columns.keys():  # an info that comes late
             for part in self.parts:
                 part.columns[name] = _make_column(fields[name], part.ring)
+            self.make_room(0)
 
     def _make_stores(self, rows: Leaves, fields: Leaves) -> None:
         stack_num, part_size = self.parts[0].stack_num, self.parts[0].maxsize
@@ -77,6 +80,7 @@ class Storage:
                 for name, row in rows.items()
             }
             part.columns = {name: _make_column(value, ring) for name, value in fields.items()}
+            part.columns["flags"] = TightColumn((), np.dtype(np.uint8), ring)
             part.ring = ring
 
     def add(self, part: Part, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
@@ -85,9 +89,15 @@ class Storage:
             self._grow_ring(part)
         while len(part) >= part.ring:
             part.forget_oldest()
-        self.make_room(part.next_add_nbytes)
+        needed = part.next_add_nbytes
+        if self._free < needed:
+            self.make_room(needed)
+        self._free -= needed
         part.add(stacks, successor, fields)
-        self.make_room(0)  # a column may have become wider
+        for column in part.columns.values():
+            if column.is_wider:
+                column.is_wider = False
+                self.make_room(0)
 
     def _grow_ring(self, part: Part) -> None:
         ring = min(part.maxsize, int(part.ring * _RING_GROWTH))
@@ -95,19 +105,22 @@ class Storage:
         # The old ring stays until all is moved.
         if self.max_bytes is None or self.nbytes + new <= self.max_bytes:
             part.resize_ring(ring)
+            self._free = 0.0
         else:
             self.is_capped = True
 
     def make_room(self, nbytes: int) -> None:
         """Forget the oldest of the environment that holds most, until so many bytes are free."""
         if self.max_bytes is None:
+            self._free = inf
             return
         while self.nbytes + nbytes > self.max_bytes:
             if any(part.shrink_ring(_SMALLEST_RING) for part in self.parts):
                 continue
             if not any(part.forget_block() for part in sorted(self.parts, key=len)[::-1]):
-                return
+                break
             self.is_capped = True
+        self._free = self.max_bytes - self.nbytes
 
 
 def _make_column(values: NDArray[Any], ring: int) -> TightColumn:
