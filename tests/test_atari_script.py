@@ -229,7 +229,7 @@ def test_a_compact_buffer_over_the_cap_goes_on_with_what_fits(capsys, tmp_path):
 
 
 def test_a_buffer_larger_than_the_machine_is_refused(capsys):
-    line = error_of(capsys, "--buffer-size", "1e12")
+    line = error_of(capsys, "--replay", "raw", "--buffer-size", "1e12")
     assert "TB" in line or "GB" in line
     assert "has left for it; the largest that fits is --buffer-size" in line
 
