@@ -87,7 +87,7 @@ def draw_curves(path: Path, title: str, curves: dict[str, list[Curve]]) -> None:
             continue
         grid = np.linspace(0, max(run.env_steps for run in runs), GRID_POINTS)
         mean, error = mean_and_error(np.stack([on_grid(run, grid) for run in runs]))
-        (line,) = axis.plot(grid, mean, linewidth=1.8, label=f"{label} ({len(runs)} runs)")
+        (line,) = axis.plot(grid, mean, linewidth=1.8, label=f"{label} ({_count(runs)})")
         axis.fill_between(
             grid, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, linewidth=0
         )
@@ -99,6 +99,10 @@ def draw_curves(path: Path, title: str, curves: dict[str, list[Curve]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def _count(runs: Sequence[Curve]) -> str:
+    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
 def write_table(
@@ -131,9 +135,8 @@ def write_table(
     ]
     for label, values in finals.items():
         mean, error = mean_and_error(values)
-        lines.append(
-            f"| {label} | {mean:.1f} ± {error:.1f} | {np.median(values):.1f} | {len(values)} |"
-        )
+        spread = f" ± {error:.1f}" if len(values) > 1 else ""
+        lines.append(f"| {label} | {mean:.1f}{spread} | {np.median(values):.1f} | {len(values)} |")
     lines += [
         "",
         f"![{title}]({picture})",
