@@ -101,7 +101,7 @@ def draw_curves(path: Path, title: str, curves: dict[str, list[Curve]]) -> None:
     plt.close(figure)
 
 
-def _count(runs: Sequence[Curve]) -> str:
+def _count(runs: list[Curve]) -> str:
     return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
