@@ -27,10 +27,9 @@ Fetch = Callable[[Any, Index], tuple[Any, ...]]
 
 def fetch_for_training(buffer: Any, states: Index) -> tuple[Any, ...]:
     """Fetch a TD batch (3-step) and states from any buffer as ``MeDQNPolicy`` does."""
-    fetch = SingleFetch(buffer, n_step=3)
-    batch, _ = fetch.sample(BATCH_SIZE)
-    fields = (buffer.get(fetch.steps_NI, field, stack_num=1) for field in ("rew", "done"))
-    return batch.obs, batch.obs_next, buffer.get(states, "obs"), batch.act, *fields
+    batch, _ = SingleFetch(buffer, n_step=3).sample(BATCH_SIZE)
+    obs = buffer.get(states, "obs")
+    return batch.obs, batch.obs_next, obs, *(batch[field] for field in FIELDS)
 
 
 def fetch_by_tianshou(buffer: Any, states: Index) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from medqn_tianshou.loss import (
 )
 from medqn_tianshou.samplers import RealStateSampler, StateSampler
 from medqn_tianshou.schedules import ConstantSchedule, Schedule
-from medqn_tianshou.targets import SingleFetch, nstep_returns, step_indices, successors
+from medqn_tianshou.targets import SingleFetch, Steps, nstep_returns, successors
 
 _NO_INFO = Batch()
 
@@ -186,16 +186,16 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     ) -> BatchWithReturnsProtocol:
         """Compute the TD targets, once for all epochs, and note the buffer to draw states from."""
         if isinstance(buffer, SingleFetch):
-            self._buffer, steps_NI = buffer.buffer, buffer.steps_NI
+            self._buffer, steps = buffer.buffer, buffer.steps
         else:
-            self._buffer, steps_NI = buffer, step_indices(buffer, indices, self.n_step)
+            self._buffer, steps = buffer, Steps.read(buffer, indices, self.n_step)
         with torch.no_grad():
             if isinstance(buffer, SingleFetch) or self.n_step == 1:
                 value_I = self._value(batch.obs_next)
             else:
-                value_I = self._target_q(buffer, steps_NI[-1])
+                value_I = self._target_q(buffer, steps.index_NI[-1])
         with_returns = cast(BatchWithReturnsProtocol, batch)
-        with_returns.returns = nstep_returns(self._buffer, steps_NI, value_I, self.gamma)
+        with_returns.returns = nstep_returns(steps, value_I, self.gamma)
         if hasattr(batch, "weight"):
             batch.weight = to_torch_as(batch.weight, with_returns.returns)
         return with_returns

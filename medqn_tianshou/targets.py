@@ -1,6 +1,6 @@
 """TD targets, and the observations they need, without reading anything twice or in vain."""
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class SingleFetch:
     def __init__(self, buffer: ReplayBuffer, n_step: int) -> None:
         self.buffer = buffer
         self.n_step = n_step
-        self.steps_NI: Index
+        self.steps: Steps
 
     @staticmethod
     def suits(buffer: ReplayBuffer) -> bool:
@@ -37,26 +37,48 @@ class SingleFetch:
     def sample(self, batch_size: int | None) -> tuple[Batch, Index]:
         """Draw transitions as the buffer does."""
         indices = self.buffer.sample_indices(batch_size)
-        self.steps_NI = step_indices(self.buffer, indices, self.n_step)
+        self.steps = steps = Steps.read(self.buffer, indices, self.n_step)
         if isinstance(self.buffer, CompactVectorReplayBuffer):
-            requests = [(indices, "obs"), (self.steps_NI[-1], "obs_next")]
+            requests = [(indices, "obs"), (steps.index_NI[-1], "obs_next")]
             obs, obs_next = self.buffer.get_observations(requests)
         else:
             obs = self.buffer.get(indices, "obs")
-            obs_next = successors(self.buffer, self.steps_NI[-1])
-        act = self.buffer.get(indices, "act", stack_num=1)
-        return Batch(obs=obs, act=act, obs_next=obs_next), indices
+            obs_next = successors(self.buffer, steps.index_NI[-1])
+        batch = Batch(
+            obs=obs,
+            act=self.buffer.get(indices, "act", stack_num=1),
+            rew=steps.rew_NI[0],
+            terminated=steps.terminated_NI[0],
+            truncated=steps.truncated_NI[0],
+            done=steps.terminated_NI[0] | steps.truncated_NI[0],
+            obs_next=obs_next,
+        )
+        return batch, indices
 
 
-def step_indices(buffer: ReplayBuffer, indices: Index, n_step: int) -> Index:
-    """The indices of some transitions and of those that follow, up to the ends of their episodes.
+class Steps(NamedTuple):
+    """Some transitions and those that follow, up to the ends of their episodes."""
 
-    :return: shape (n_step, indices).
-    """
-    steps = [indices]
-    for _ in range(n_step - 1):
-        steps.append(buffer.next(steps[-1]))
-    return np.stack(steps)
+    index_NI: Index
+    rew_NI: NDArray[np.float64]
+    terminated_NI: NDArray[np.bool_]
+    truncated_NI: NDArray[np.bool_]
+    end_NI: NDArray[np.bool_]
+    """Where nothing follows: the episode is done, or goes on after what is stored."""
+
+    @classmethod
+    def read(cls, buffer: ReplayBuffer, indices: Index, n_step: int) -> Self:
+        """Read what targets need but observations; no more than that, however large the buffer."""
+        steps = [indices]
+        for _ in range(n_step - 1):
+            steps.append(buffer.next(steps[-1]))
+        index_NI = np.stack(steps)
+        rew, terminated, truncated = (
+            np.asarray(buffer.get(index_NI, key, stack_num=1))
+            for key in ("rew", "terminated", "truncated")
+        )
+        unfinished = np.isin(index_NI, buffer.unfinished_index())
+        return cls(index_NI, rew, terminated, truncated, terminated | truncated | unfinished)
 
 
 def successors(buffer: ReplayBuffer, indices: Index) -> Any:
@@ -66,32 +88,27 @@ def successors(buffer: ReplayBuffer, indices: Index) -> Any:
     return buffer.get(buffer.next(indices), "obs")
 
 
-def nstep_returns(
-    buffer: ReplayBuffer, steps_NI: Index, value_I: torch.Tensor, gamma: float
-) -> torch.Tensor:
+def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Tensor:
     """The targets of Tianshou's ``compute_nstep_return``, bit for bit.
 
-    That one reads rewards and flags of the whole buffer, however few it needs.
+    That one reads rewards and flags of the whole buffer.
 
-    :param buffer: where rewards and flags are.
-    :param steps_NI: from :func:`step_indices`.
+    :param steps: the transitions.
     :param value_I: values of the successors of the last of them.
     :param gamma: discount factor.
     :return: shape (indices, 1).
     """
-    n_step, count = steps_NI.shape
-    rew_NI = np.asarray(buffer.get(steps_NI, "rew", stack_num=1), float)
-    done_NI = np.asarray(buffer.get(steps_NI, "done", stack_num=1))
-    end_NI = done_NI | np.isin(steps_NI, buffer.unfinished_index())
-    terminated_I = np.asarray(buffer.get(steps_NI[-1], "terminated", stack_num=1))
+    n_step, count = steps.index_NI.shape
     return_I = np.zeros(count)
     length_I = np.full(count, n_step)
     for n in range(n_step - 1, -1, -1):
-        length_I[end_NI[n]] = n + 1
-        return_I[end_NI[n]] = 0.0
-        return_I = rew_NI[n] + gamma * return_I
+        length_I[steps.end_NI[n]] = n + 1
+        return_I[steps.end_NI[n]] = 0.0
+        return_I = steps.rew_NI[n] + gamma * return_I
     discounts = np.cumprod([1.0] + [gamma] * n_step)
     # In double precision, as Tianshou has it.
-    factor_I = torch.as_tensor(discounts[length_I] * ~terminated_I, device=value_I.device)
+    factor_I = torch.as_tensor(
+        discounts[length_I] * ~steps.terminated_NI[-1], device=value_I.device
+    )
     reward_I = torch.as_tensor(return_I, device=value_I.device)
     return (value_I.double() * factor_I + reward_I).to(value_I.dtype)[:, None]
