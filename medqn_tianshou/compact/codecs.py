@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 ZSTD_LEVEL = 3
 SPLIT_NBYTES = 24_576
-"""Changes, before compression, above which a block is split: they decode in some 50 us."""
+"""Changes, before compression, above which a block is split, so that its rows are read quickly."""
 _ZSTD = threading.local()  # zstandard's objects must not be shared by threads
 _CHANGES, _PLAIN, _SPLIT = b"\0", b"\1", b"\2"
 _ESCAPE = 255  # a gap byte that says: go on by 255, another gap byte follows
