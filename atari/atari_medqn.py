@@ -28,10 +28,11 @@ from medqn_tianshou.flags import (
     add_run_flags,
     settle,
 )
-from medqn_tianshou.job import build_policy, make_optimizer, run_job
+from medqn_tianshou.job import build_policy, make_optimizer, make_training, run_training
 from medqn_tianshou.samplers import Sampling
 from medqn_tianshou.seeding import seed_everything
 from medqn_tianshou.settings import Setting, Settings, setting_values
+from medqn_tianshou.training import Training
 
 FAMILY = "atari"
 
@@ -175,48 +176,23 @@ def make_policy(
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    parser = make_parser()
-    args = parser.parse_args(arguments)
-    settings = resolve(parser, args)
+def prepare(parser: Parser, args: argparse.Namespace, settings: Settings) -> Training:
+    """Build all that trains, and the run folder."""
     value = setting_values(settings)
     seeds = seed_everything(args.seed)
-
-    def make_envs(*, training: bool) -> Any:
-        render = args.render > 0
-        num_envs = 1 if render else value.training_num if training else value.test_num
-        return make_atari_envs(
-            task=args.task,
-            num_envs=num_envs,
-            seed=seeds.train_envs if training else seeds.test_envs,
-            training=training,
-            backend="ale" if render else value.env_backend,
-            frames_stack=value.frames_stack,
-            render_mode="human" if render else None,
-        )
-
-    test_envs = make_envs(training=False)
+    test_envs = make_envs(args, settings, seed=seeds.test_envs, training=False)
     policy = make_policy(
         settings, device=args.device, envs=test_envs, sampler_seed=seeds.state_sampler
     )
     if args.resume_path is not None:
         load_parameters(parser, policy, args.resume_path)
-    if args.watch:
-        policy.set_eps(value.eps_test)
-        collector = LeanCollector(policy, test_envs, exploration_noise=True)
-        collector.reset()
-        stats = collector.collect(n_episode=value.test_num, render=args.render or None)
-        print(f"returns {stats.returns.tolist()}, mean {stats.returns.mean():.2f}")
-        return 0
-
     algorithm = args.algo if args.algo == "dqn" else f"{args.algo}-{value.sampling}"
-    return run_job(
+    return make_training(
         parser,
         args,
         settings,
         policy=policy,
-        train_envs=make_envs(training=True),
+        train_envs=make_envs(args, settings, seed=seeds.train_envs, training=True),
         test_envs=test_envs,
         buffer_options={
             "stack_num": value.frames_stack,
@@ -232,6 +208,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         update_per_step=value.update_per_step,
         episodes_per_test=value.test_num,
     )
+
+
+def make_envs(args: argparse.Namespace, settings: Settings, *, seed: int, training: bool) -> Any:
+    """Build the environments to learn in, or to evaluate in."""
+    value = setting_values(settings)
+    render = args.render > 0
+    num_envs = value.training_num if training else value.test_num
+    return make_atari_envs(
+        task=args.task,
+        num_envs=1 if render else num_envs,
+        seed=seed,
+        training=training,
+        backend="ale" if render else value.env_backend,
+        frames_stack=value.frames_stack,
+        render_mode="human" if render else None,
+    )
+
+
+def watch(parser: Parser, args: argparse.Namespace, settings: Settings) -> None:
+    """Play with a trained policy and print the scores."""
+    value = setting_values(settings)
+    seeds = seed_everything(args.seed)
+    envs = make_envs(args, settings, seed=seeds.test_envs, training=False)
+    policy = make_policy(settings, device=args.device, envs=envs, sampler_seed=seeds.state_sampler)
+    load_parameters(parser, policy, args.resume_path)
+    policy.set_eps(value.eps_test)
+    collector = LeanCollector(policy, envs, exploration_noise=True)
+    collector.reset()
+    stats = collector.collect(n_episode=value.test_num, render=args.render or None)
+    print(f"returns {stats.returns.tolist()}, mean {stats.returns.mean():.2f}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = make_parser()
+    args = parser.parse_args(arguments)
+    settings = resolve(parser, args)
+    if args.watch:
+        watch(parser, args, settings)
+        return 0
+    return run_training(prepare(parser, args, settings))
 
 
 def load_parameters(parser: Parser, policy: MeDQNPolicy, path: Path) -> None:

@@ -10,8 +10,10 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -77,52 +79,40 @@ def train(
 
     imported = psutil.Process().memory_info().rss
 
-    from play import ATARI_REPLAY, REPLAY, RandomPlay, Recording
+    from play import RandomPlay, Recording
     from tianshou.utils.torch_utils import policy_within_training_step
 
-    from medqn_tianshou import LeanCollector
-    from medqn_tianshou.job import uses_whole_buffer
-    from medqn_tianshou.memory import MemoryMonitor
-    from medqn_tianshou.replay import replay_nbytes
     from medqn_tianshou.settings import setting_values
 
     parser = script.make_parser()
-    task_flag = "--task" if family == "atari" else "--game"
-    args = parser.parse_args(
-        [task_flag, task, "--algo", algo, "--buffer-size", str(buffer_size), "--device", "cpu"]
-    )
-    settings = script.resolve(parser, args)
-    value = setting_values(settings)
-    build = _build_atari if family == "atari" else _build_minatar
-    policy, envs, test_envs = build(script, args, settings)
-    options = ATARI_REPLAY if family == "atari" else {}
-    buffer = REPLAY[replay](buffer_size, len(envs), **options)
-    collector = LeanCollector(
-        policy,
-        envs,
-        buffer,
-        exploration_noise=True,
-        on_step_hook=None if value.sampling == "real" else policy.observe_step,
-    )
-    test_collector = LeanCollector(policy, test_envs, exploration_noise=True) if test_envs else None
+    folder = TemporaryDirectory()  # goes with this function
+    with redirect_stdout(sys.stderr):
+        flags = {"--task" if family == "atari" else "--game": task, "--algo": algo}
+        flags |= {"--buffer-size": str(buffer_size), "--replay": replay}
+        flags |= {"--logdir": folder.name, "--device": "cpu"}
+        words = [word for flag in flags.items() for word in flag]
+        args = parser.parse_args([*words, "--no-progress"])
+        settings = script.resolve(parser, args)
+        training = script.prepare(parser, args, settings)
+    policy, collector = training.policy, training.train_collector
+    buffer = collector.buffer
     collector.reset()
     if replay == "raw" and buffer_size > 200_000:  # its size does not depend on what it holds
-        for batch in Recording.of(RandomPlay(envs), 1000).repeat(buffer_size):
+        for batch in Recording.of(RandomPlay(collector.env), 1000).repeat(buffer_size):
             buffer.add(batch, [0])
         collector.reset_env()
     else:
         collector.collect(n_step=buffer_size, random=True)
     if len(buffer) != buffer_size:
         raise RuntimeError(f"the buffer holds {len(buffer)} of {buffer_size} transitions")
+    value = setting_values(settings)
     policy.set_eps(value.eps_train_final)
     policy.set_env_step(buffer_size)
-    batch_size = 0 if uses_whole_buffer(settings) else value.batch_size
     for _ in range(rounds):
         with policy_within_training_step(policy):
             collector.collect(n_step=value.step_per_collect)
-            policy.update(sample_size=batch_size, buffer=buffer)
-    usage = MemoryMonitor(lambda: replay_nbytes(buffer)).measure()
-    del test_collector
+            policy.update(sample_size=training.trainer.batch_size, buffer=buffer)
+    usage = training.logger.monitor.measure()
     return {
         "imported": imported,
         "rss": usage.rss,
@@ -130,58 +120,6 @@ def train(
         "buffer": usage.buffer,
         "transitions": len(buffer),
     }
-
-
-def _build_atari(script: Any, args: Any, settings: Any) -> tuple[Any, Any, Any]:
-    from medqn_tianshou.envs.atari import make_atari_envs
-    from medqn_tianshou.seeding import seed_everything
-    from medqn_tianshou.settings import setting_values
-
-    value = setting_values(settings)
-    seeds = seed_everything(args.seed)
-    test_envs, envs = (
-        make_atari_envs(
-            task=args.task,
-            num_envs=num_envs,
-            seed=seed,
-            training=training,
-            backend=value.env_backend,
-            frames_stack=value.frames_stack,
-        )
-        for num_envs, seed, training in (
-            (value.test_num, seeds.test_envs, False),
-            (value.training_num, seeds.train_envs, True),
-        )
-    )
-    policy = script.make_policy(
-        settings, device=args.device, envs=test_envs, sampler_seed=seeds.state_sampler
-    )
-    return policy, envs, test_envs
-
-
-def _build_minatar(script: Any, args: Any, settings: Any) -> tuple[Any, Any, None]:
-    from tianshou.env import DummyVectorEnv
-
-    from medqn_tianshou.job import build_policy, make_optimizer
-    from medqn_tianshou.seeding import seed_everything
-    from medqn_tianshou.settings import setting_values
-
-    value = setting_values(settings)
-    seeds = seed_everything(args.seed)
-    env = script.make_env(args.task, settings)
-    envs = DummyVectorEnv([lambda: env])
-    envs.seed(seeds.train_envs)
-    model = script.make_model(settings, env).to(args.device)
-    policy = build_policy(
-        settings,
-        model=model,
-        optim=make_optimizer(model, value.optimizer, value.lr),
-        observation_space=env.observation_space,
-        action_space=env.action_space,
-        sampler_seed=seeds.state_sampler,
-        total_env_steps=value.steps,
-    )
-    return policy, envs, None
 
 
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {"fill_replay": fill_replay, "train": train}

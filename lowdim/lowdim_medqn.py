@@ -19,8 +19,9 @@ import gymnasium as gym
 from medqn_tianshou import MeDQNPolicy, MLPQNetwork
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
-from medqn_tianshou.job import run_env_clock_job
+from medqn_tianshou.job import make_env_clock_training, run_training
 from medqn_tianshou.settings import Settings, load_settings
+from medqn_tianshou.training import Training
 
 FAMILY = "lowdim"
 ENV_IDS = {"Catcher": "medqn/Catcher-v0", "Pixelcopter": "medqn/Pixelcopter-v0"}
@@ -62,6 +63,30 @@ def make_model(settings: Settings, env: gym.Env[Any, Any]) -> MLPQNetwork:
     )
 
 
+def prepare(
+    parser: Parser,
+    args: argparse.Namespace,
+    settings: Settings,
+    *,
+    watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
+) -> Training:
+    """Build all that trains, and the run folder.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param settings: all settings of the run.
+    :param watch_policy: called with the policy and the environment step before each collect.
+    """
+    return make_env_clock_training(
+        parser,
+        args,
+        settings,
+        make_env=partial(make_env, args.task, settings),
+        make_model=partial(make_model, settings),
+        watch_policy=watch_policy,
+    )
+
+
 def main(
     arguments: Sequence[str] | None = None,
     *,
@@ -75,14 +100,7 @@ def main(
     parser = make_parser()
     args = parser.parse_args(arguments)
     settings = resolve(parser, args)
-    return run_env_clock_job(
-        parser,
-        args,
-        settings,
-        make_env=partial(make_env, args.task, settings),
-        make_model=partial(make_model, settings),
-        watch_policy=watch_policy,
-    )
+    return run_training(prepare(parser, args, settings, watch_policy=watch_policy))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from medqn_tianshou.samplers import make_state_sampler
 from medqn_tianshou.schedules import LinearSchedule
 from medqn_tianshou.seeding import RunSeeds, seed_everything
 from medqn_tianshou.settings import Settings, setting_values
-from medqn_tianshou.training import train
+from medqn_tianshou.training import Training
 
 GRADIENT_CLOCK_OFF = sys.maxsize
 """A ``target_update_freq`` that never comes: the target network follows environment steps."""
@@ -76,7 +76,7 @@ def build_policy(
     )
 
 
-def run_job(
+def make_training(
     parser: Parser,
     args: argparse.Namespace,
     settings: Settings,
@@ -89,8 +89,8 @@ def run_job(
     total_env_steps: int,
     buffer_options: dict[str, Any] | None = None,
     **train_options: Any,
-) -> int:
-    """Check the memory, create the run folder, train, print the summary; return the exit code.
+) -> Training:
+    """Check the memory, create the run folder and build all that trains.
 
     :param parser: reports errors.
     :param args: the parsed command line.
@@ -102,7 +102,7 @@ def run_job(
     :param run_names: the folders that lead to the run's.
     :param total_env_steps: the length of the run.
     :param buffer_options: options of the replay buffer.
-    :param train_options: what else :func:`medqn_tianshou.training.train` takes.
+    :param train_options: what else :class:`medqn_tianshou.training.Training` takes.
     """
     value = setting_values(settings)
     limit = memory_limit()
@@ -141,7 +141,7 @@ def run_job(
         f"watch it: {tensorboard_command()} --logdir {args.logdir}",
         flush=True,
     )
-    summary = train(
+    return Training(
         policy=policy,
         train_collector=LeanCollector(
             policy,
@@ -163,7 +163,12 @@ def run_job(
         show_progress=not args.no_progress,
         **train_options,
     )
-    print(summary.text(str(run.path)))
+
+
+def run_training(training: Training) -> int:
+    """Train, print the summary; return the exit code."""
+    summary = training.run()
+    print(summary.text(str(training.run_folder.path)))
     return 130 if summary.status == "interrupted" else 0
 
 
@@ -225,7 +230,7 @@ def uses_whole_buffer(settings: Settings) -> bool:
     return bool(value.sampling == "uniform" and value.buffer_size == value.batch_size)
 
 
-def run_env_clock_job(
+def make_env_clock_training(
     parser: Parser,
     args: argparse.Namespace,
     settings: Settings,
@@ -233,8 +238,8 @@ def run_env_clock_job(
     make_env: Callable[[], gym.Env[Any, Any]],
     make_model: Callable[[gym.Env[Any, Any]], torch.nn.Module],
     watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
-) -> int:
-    """Run a job without evaluation whose clocks all count environment steps, warm-up included.
+) -> Training:
+    """Build a training without evaluation whose clocks all count environment steps.
 
     :param parser: reports errors.
     :param args: the parsed command line.
@@ -258,7 +263,7 @@ def run_env_clock_job(
         sampler_seed=seeds.state_sampler,
         total_env_steps=value.steps,
     )
-    return run_job(
+    return make_training(
         parser,
         args,
         settings,

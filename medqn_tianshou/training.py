@@ -15,29 +15,8 @@ from medqn_tianshou.run_logger import RunLogger, Summary
 from medqn_tianshou.schedules import Schedule
 
 
-def train(
-    *,
-    policy: MeDQNPolicy,
-    train_collector: LeanCollector,
-    test_collector: LeanCollector | None,
-    run: RunFolder,
-    monitor: MemoryMonitor,
-    epsilon: Schedule,
-    epsilon_test: float = 0.0,
-    warmup_env_steps: int,
-    warmup_counts: bool = False,
-    total_env_steps: int,
-    step_per_epoch: int,
-    step_per_collect: int,
-    update_per_step: float,
-    batch_size: int,
-    target_update_env_steps: int | None = None,
-    episodes_per_test: int = 1,
-    return_window: int = 100,
-    on_collect: Callable[[int], None] | None = None,
-    show_progress: bool = True,
-) -> Summary:
-    """Train to the end, or until Ctrl-C, and leave everything in the run folder.
+class Training:
+    """A run of Tianshou's OffpolicyTrainer, from the warm-up to the summary.
 
     :param policy: the policy, on its device.
     :param train_collector: explores and stores.
@@ -61,84 +40,125 @@ def train(
     :param on_collect: called with the environment step before each collect, after the update.
     :param show_progress: whether to draw a progress bar.
     """
-    env_num = train_collector.env_num
-    warmup_env_steps = -(-warmup_env_steps // env_num) * env_num
-    clock_start = warmup_env_steps if warmup_counts else 0
-    logger = RunLogger(
-        run=run,
-        policy=policy,
-        monitor=monitor,
-        buffer=train_collector.buffer,
-        total_env_steps=total_env_steps,
-        clock_start=clock_start,
-        evaluates=test_collector is not None,
-        return_window=return_window,
-        show_progress=show_progress,
-    )
-    steps_before_clock = warmup_env_steps - clock_start
 
-    def note_episode(collected: int, episode_return: float, length: int) -> None:
-        if collected > steps_before_clock:
-            logger.note_episode(collected - steps_before_clock, episode_return, length)
+    def __init__(
+        self,
+        *,
+        policy: MeDQNPolicy,
+        train_collector: LeanCollector,
+        test_collector: LeanCollector | None,
+        run: RunFolder,
+        monitor: MemoryMonitor,
+        epsilon: Schedule,
+        epsilon_test: float = 0.0,
+        warmup_env_steps: int,
+        warmup_counts: bool = False,
+        total_env_steps: int,
+        step_per_epoch: int,
+        step_per_collect: int,
+        update_per_step: float,
+        batch_size: int,
+        target_update_env_steps: int | None = None,
+        episodes_per_test: int = 1,
+        return_window: int = 100,
+        on_collect: Callable[[int], None] | None = None,
+        show_progress: bool = True,
+    ) -> None:
+        env_num = train_collector.env_num
+        self.policy = policy
+        self.run_folder = run
+        self.train_collector = train_collector
+        self._warmup_env_steps = -(-warmup_env_steps // env_num) * env_num
+        self._clock_start = self._warmup_env_steps if warmup_counts else 0
+        self._epsilon = epsilon
+        self._epsilon_test = epsilon_test
+        self._step_per_collect = step_per_collect
+        self._target_update_env_steps = target_update_env_steps
+        self._on_collect = on_collect
+        self.logger = RunLogger(
+            run=run,
+            policy=policy,
+            monitor=monitor,
+            buffer=train_collector.buffer,
+            total_env_steps=total_env_steps,
+            clock_start=self._clock_start,
+            evaluates=test_collector is not None,
+            return_window=return_window,
+            show_progress=show_progress,
+        )
+        train_collector.on_episode_end = self._note_episode
+        self.trainer = OffpolicyTrainer(
+            policy=policy,
+            train_collector=train_collector,
+            test_collector=test_collector,
+            max_epoch=-(-(total_env_steps - self._clock_start) // step_per_epoch),
+            step_per_epoch=step_per_epoch,
+            step_per_collect=step_per_collect,
+            update_per_step=update_per_step,
+            episode_per_test=episodes_per_test,
+            batch_size=batch_size,
+            train_fn=self._before_collect,
+            test_fn=self._before_evaluation,
+            save_best_fn=self._save_best if test_collector is not None else None,
+            save_checkpoint_fn=self._save_last,
+            logger=self.logger,
+            verbose=False,
+            show_progress=False,
+            test_in_train=False,
+        )
 
-    def before_collect(epoch: int, trainer_step: int) -> None:
-        env_step = trainer_step + clock_start
-        policy.set_eps(epsilon(env_step))
-        policy.set_env_step(env_step)
-        if target_update_env_steps is not None:
+    def run(self) -> Summary:
+        """Train to the end, or until Ctrl-C, and leave everything in the run folder."""
+        status = "failed"
+        try:
+            self.warm_up()
+            self.trainer.run(reset_collectors=False)
+            status = "finished"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            collected = self.train_collector.collect_step - self._steps_before_clock
+            summary = self.logger.close(status, max(collected, 0))
+            self._save_last()
+            self.run_folder.write_json("summary.json", asdict(summary))
+        return summary
+
+    def warm_up(self) -> None:
+        """Play at random until the first update; the trainer goes on from there."""
+        # Not by the trainer: it would reset the environments after the warm-up, in mid-episode.
+        self.train_collector.reset()
+        self.policy.set_eps(1.0)
+        self.train_collector.collect(n_step=self._warmup_env_steps)
+
+    @property
+    def _steps_before_clock(self) -> int:
+        return self._warmup_env_steps - self._clock_start
+
+    def _note_episode(self, collected: int, episode_return: float, length: int) -> None:
+        if collected > self._steps_before_clock:
+            self.logger.note_episode(collected - self._steps_before_clock, episode_return, length)
+
+    def _before_collect(self, epoch: int, trainer_step: int) -> None:
+        env_step = trainer_step + self._clock_start
+        self.policy.set_eps(self._epsilon(env_step))
+        self.policy.set_env_step(env_step)
+        if self._target_update_env_steps is not None:
             # The network changes only in updates, so a copy that falls due at any of the steps of
             # this collect is the copy made now: after the last update and before the next.
-            due = -(-env_step // target_update_env_steps) * target_update_env_steps
-            if due < env_step + step_per_collect:
-                policy.sync_weight()
-        logger.before_collect(env_step)
-        if on_collect is not None:
-            on_collect(env_step)
+            interval = self._target_update_env_steps
+            if -(-env_step // interval) * interval < env_step + self._step_per_collect:
+                self.policy.sync_weight()
+        self.logger.before_collect(env_step)
+        if self._on_collect is not None:
+            self._on_collect(env_step)
 
-    def before_evaluation(epoch: int, trainer_step: int | None) -> None:
-        logger.before_evaluation()
-        policy.set_eps(epsilon_test)
+    def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
+        self.logger.before_evaluation()
+        self.policy.set_eps(self._epsilon_test)
 
-    def save_best(_: BasePolicy[Any]) -> None:
-        run.save_policy("policy_best.pth", policy)
+    def _save_best(self, _: BasePolicy[Any]) -> None:
+        self.run_folder.save_policy("policy_best.pth", self.policy)
 
-    def save_last(epoch: int = 0, env_step: int = 0, gradient_step: int = 0) -> str:
-        run.save_policy("policy_last.pth", policy)
-        return str(run.path / "policy_last.pth")
-
-    train_collector.on_episode_end = note_episode
-    trainer = OffpolicyTrainer(
-        policy=policy,
-        train_collector=train_collector,
-        test_collector=test_collector,
-        max_epoch=-(-(total_env_steps - clock_start) // step_per_epoch),
-        step_per_epoch=step_per_epoch,
-        step_per_collect=step_per_collect,
-        update_per_step=update_per_step,
-        episode_per_test=episodes_per_test,
-        batch_size=batch_size,
-        train_fn=before_collect,
-        test_fn=before_evaluation,
-        save_best_fn=save_best if test_collector is not None else None,
-        save_checkpoint_fn=save_last,
-        logger=logger,
-        verbose=False,
-        show_progress=False,
-        test_in_train=False,
-    )
-    status = "failed"
-    try:
-        # Not by the trainer: it would reset the environments after the warm-up, in mid-episode.
-        train_collector.reset()
-        policy.set_eps(1.0)
-        train_collector.collect(n_step=warmup_env_steps)
-        trainer.run(reset_collectors=False)
-        status = "finished"
-    except KeyboardInterrupt:
-        status = "interrupted"
-    finally:
-        collected = train_collector.collect_step - steps_before_clock
-        summary = logger.close(status, max(collected, 0))
-        save_last()
-        run.write_json("summary.json", asdict(summary))
-    return summary
+    def _save_last(self, epoch: int = 0, env_step: int = 0, gradient_step: int = 0) -> str:
+        self.run_folder.save_policy("policy_last.pth", self.policy)
+        return str(self.run_folder.path / "policy_last.pth")

@@ -22,8 +22,9 @@ from medqn_tianshou import MinAtarQNetwork
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.envs.minatar import MINATAR_GAMES, MinAtarEnv
 from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
-from medqn_tianshou.job import run_env_clock_job
+from medqn_tianshou.job import make_env_clock_training, run_training
 from medqn_tianshou.settings import Settings
+from medqn_tianshou.training import Training
 
 FAMILY = "minatar"
 
@@ -63,13 +64,10 @@ def make_model(settings: Settings, env: gym.Env[Any, Any]) -> MinAtarQNetwork:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    parser = make_parser()
-    args = parser.parse_args(arguments)
-    settings = resolve(parser, args)
+def prepare(parser: Parser, args: argparse.Namespace, settings: Settings) -> Training:
+    """Build all that trains, and the run folder."""
     try:
-        return run_env_clock_job(
+        return make_env_clock_training(
             parser,
             args,
             settings,
@@ -78,6 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except ImportError as error:
         parser.error(f"argument --game: {error}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = make_parser()
+    args = parser.parse_args(arguments)
+    return run_training(prepare(parser, args, resolve(parser, args)))
 
 
 if __name__ == "__main__":
