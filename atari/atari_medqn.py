@@ -164,6 +164,7 @@ def make_policy(
         action_count=int(action_space.n),
         dueling=value.dueling,
         scale_uint8=bool(value.scale_obs),
+        channels_last=torch.device(device).type == "cpu",  # faster there, see docs/speed.md
     ).to(device)
     return build_policy(
         settings,

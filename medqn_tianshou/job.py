@@ -14,11 +14,12 @@ import gymnasium as gym
 import numpy as np
 import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
-from tianshou.env import BaseVectorEnv, DummyVectorEnv, VectorEnvWrapper
+from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 
 from medqn_tianshou.cli import Parser, check_replay_fits, memory_left
 from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.compact import CompactVectorReplayBuffer
+from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
@@ -251,7 +252,7 @@ def make_env_clock_training(
     value = setting_values(settings)
     seeds = seed_everything(args.seed)
     env: Any = make_env()
-    envs = DummyVectorEnv([lambda: env])
+    envs = SingleVectorEnv(env)
     envs.seed(seeds.train_envs)
     model = make_model(env).to(args.device)
     policy = build_policy(

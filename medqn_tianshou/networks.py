@@ -21,6 +21,7 @@ class QNetwork(nn.Module):
     :param action_count: number of actions.
     :param dueling: estimate state values and advantages separately (arXiv:1511.06581).
     :param scale_uint8: divide uint8 observations by 255, on the device.
+    :param channels_last: lay out images and convolutions with the channels last in memory.
     """
 
     _device_probe: torch.Tensor
@@ -33,12 +34,15 @@ class QNetwork(nn.Module):
         action_count: int,
         dueling: bool = False,
         scale_uint8: bool = True,
+        channels_last: bool = False,
     ) -> None:
         super().__init__()
         self.features = features
         self.advantage = _linear_layers([*hidden, action_count])
         self.value = _linear_layers([*hidden, 1]) if dueling else None
         self.scale_uint8 = scale_uint8
+        self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
+        super().to(memory_format=self._memory_format)  # type: ignore[call-overload]
         # Moves with the parameters; asking one of them for its device takes ten times as long.
         self.register_buffer("_device_probe", torch.empty(0), persistent=False)
 
@@ -51,15 +55,15 @@ class QNetwork(nn.Module):
         :param state: not used, part of Tianshou's interface.
         :param info: not used, part of Tianshou's interface.
         """
-        obs = torch.as_tensor(obs, device=self._device_probe.device)
-        is_uint8 = obs.dtype == torch.uint8
-        obs = obs.float()
-        if is_uint8 and self.scale_uint8:
-            obs = obs / 255.0
-        features_BF = self.features(obs)
-        q_BA: torch.Tensor = self.advantage(features_BF)
+        images = to_device(obs, self._device_probe.device)
+        if images.dtype == torch.uint8:
+            images = images.to(torch.float32, memory_format=self._memory_format)
+            if self.scale_uint8:
+                images.mul_(1 / 255)
+        features_BF = _apply(self.features, images.float())
+        q_BA = _apply(self.advantage, features_BF)
         if self.value is not None:
-            q_BA = self.value(features_BF) + q_BA - q_BA.mean(dim=1, keepdim=True)
+            q_BA = _apply(self.value, features_BF) + q_BA - q_BA.mean(dim=1, keepdim=True)
         return q_BA, state
 
 
@@ -70,6 +74,7 @@ class NatureQNetwork(QNetwork):
     :param action_count: number of actions.
     :param dueling: estimate state values and advantages separately.
     :param scale_uint8: divide uint8 observations by 255, on the device.
+    :param channels_last: lay out images and convolutions with the channels last in memory.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class NatureQNetwork(QNetwork):
         action_count: int,
         dueling: bool = False,
         scale_uint8: bool = True,
+        channels_last: bool = False,
     ) -> None:
         channels, _, _ = observation_shape
         features = nn.Sequential(
@@ -98,6 +104,7 @@ class NatureQNetwork(QNetwork):
             action_count=action_count,
             dueling=dueling,
             scale_uint8=scale_uint8,
+            channels_last=channels_last,
         )
 
 
@@ -146,6 +153,30 @@ class MLPQNetwork(QNetwork):
             action_count=action_count,
             dueling=dueling,
         )
+
+
+def to_device(values: Observations, device: torch.device) -> torch.Tensor:
+    """Bring an array to a device; to a GPU without waiting for the copy.
+
+    :param values: an array, or a tensor wherever it is.
+    :param device: where to.
+    """
+    tensor = torch.as_tensor(values)
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def _apply(layers: nn.Module, values: torch.Tensor) -> torch.Tensor:
+    """Call the layers of a module one after another.
+
+    ``nn.Module.__call__`` looks for hooks, which takes longer than a small layer itself.
+    """
+    for layer in layers if isinstance(layers, nn.Sequential) else (layers,):
+        has_hooks = layer._forward_pre_hooks or layer._forward_hooks
+        has_hooks = has_hooks or layer._backward_pre_hooks or layer._backward_hooks
+        values = layer(values) if has_hooks else layer.forward(values)
+    return values
 
 
 def _linear_layers(widths: Sequence[int]) -> nn.Sequential:

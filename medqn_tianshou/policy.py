@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import gymnasium as gym
 import numpy as np
@@ -23,11 +23,14 @@ from medqn_tianshou.loss import (
     consolidation_loss,
     validate_consolidation_options,
 )
-from medqn_tianshou.samplers import RealStateSampler, StateSampler
+from medqn_tianshou.networks import to_device
+from medqn_tianshou.samplers import Observations, RealStateSampler, StateSampler
 from medqn_tianshou.schedules import ConstantSchedule, Schedule
 from medqn_tianshou.targets import SingleFetch, Steps, nstep_returns, successors
 
 _NO_INFO = Batch()
+_EPS_IS_ZERO = 1e-8
+"""Below it Tianshou does not explore, nor draw random numbers for it."""
 
 
 @dataclass(kw_only=True)
@@ -120,7 +123,18 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.consolidation_kind = consolidation_loss
         self.consolidation_reduction = consolidation_reduction
         self.max_grad_norm = max_grad_norm
+        self.max_action_num = self._action_count = int(action_space.n)
         self._trained = list(model.parameters())
+        self._modules_of_model = list(model.modules())
+        self._switches_plainly = all(
+            type(module).train is torch.nn.Module.train for module in self._modules_of_model
+        )
+        self.chooses_quickly = (
+            type(self).forward is DQNPolicy.forward
+            and type(self).exploration_noise is DQNPolicy.exploration_noise
+            and type(self).compute_q_value is DQNPolicy.compute_q_value
+        )
+        """Whether :meth:`choose_actions` is the same as the methods it stands for."""
         self._schedule: Schedule
         if callable(consolidation_coef):
             self._schedule = consolidation_coef
@@ -129,6 +143,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         else:
             self.set_consolidation_coef(consolidation_coef)
         self._buffer: ReplayBuffer | None = None
+        self._draws: list[_Draw] = []
 
     @property
     def consolidation_coef(self) -> float:
@@ -161,17 +176,37 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.state_sampler.observe(_network_input(rollout_batch.obs))
         self.state_sampler.observe(_network_input(rollout_batch.obs_next))
 
-    def _target_q(self, buffer: ReplayBuffer, indices: NDArray[np.int_]) -> torch.Tensor:
-        return self._value(successors(buffer, indices))
+    def train(self, mode: bool = True) -> Self:
+        """Switch the network to training or evaluation, as collectors and updates keep doing."""
+        self.training = mode
+        if not self._switches_plainly:
+            self.model.train(mode)
+            return self
+        for module in self._modules_of_model:  # as their train() does, many times as fast
+            module.__dict__["training"] = mode
+        return self
 
-    def _value(self, obs_next: Any) -> torch.Tensor:
-        """Value of states; unlike in the base class, no forward pass is thrown away."""
-        target_q_BA = self._q(self.model_old, _network_input(obs_next))
-        if not self.is_double:
-            return target_q_BA.max(dim=1).values
-        q_BA = self._q(self.model, _network_input(obs_next))
-        q_BA = self.compute_q_value(q_BA, getattr(obs_next, "mask", None))
-        return target_q_BA.gather(1, q_BA.argmax(dim=1, keepdim=True)).flatten()
+    def choose_actions(self, obs: NDArray[Any], *, explore: bool) -> NDArray[np.int64]:
+        """Choose as ``forward`` and ``exploration_noise`` do, with the same random draws.
+
+        Where all actions are random, the network is not asked.
+
+        :param obs: a batch of observations, without action masks.
+        :param explore: whether to explore.
+        """
+        count = len(obs)
+        exploring = explore and abs(self.eps) > _EPS_IS_ZERO
+        if exploring:
+            is_random = np.random.rand(count) < self.eps
+            random_actions: NDArray[np.int64] = np.random.rand(count, self._action_count).argmax(1)
+            if is_random.all():
+                return random_actions
+        with torch.inference_mode():
+            q_BA = self._q(self.model, obs)
+            actions: NDArray[np.int64] = q_BA.cpu().numpy().argmax(1)
+        if exploring:
+            actions[is_random] = random_actions[is_random]
+        return actions
 
     def update(
         self, sample_size: int | None, buffer: ReplayBuffer | None, **kwargs: Any
@@ -184,28 +219,65 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
     ) -> BatchWithReturnsProtocol:
-        """Compute the TD targets, once for all epochs, and note the buffer to draw states from."""
+        """Compute the TD targets, once for all epochs, and draw the states to consolidate on."""
         if isinstance(buffer, SingleFetch):
             self._buffer, steps = buffer.buffer, buffer.steps
         else:
             self._buffer, steps = buffer, Steps.read(buffer, indices, self.n_step)
-        with torch.no_grad():
-            if isinstance(buffer, SingleFetch) or self.n_step == 1:
-                value_I = self._value(batch.obs_next)
-            else:
-                value_I = self._target_q(buffer, steps.index_NI[-1])
+        if isinstance(buffer, SingleFetch) or self.n_step == 1:
+            obs_next = batch.obs_next
+        else:
+            obs_next = successors(buffer, steps.index_NI[-1])
+        self._draws = self._draw_states(len(indices))
         with_returns = cast(BatchWithReturnsProtocol, batch)
-        with_returns.returns = nstep_returns(steps, value_I, self.gamma)
+        with_returns.returns = nstep_returns(steps, self._value(obs_next), self.gamma)
         if hasattr(batch, "weight"):
             batch.weight = to_torch_as(batch.weight, with_returns.returns)
         return with_returns
+
+    def _draw_states(self, batch_size: int) -> list["_Draw"]:
+        """Draw the states to consolidate on, for each epoch anew."""
+        if self._coef == 0:
+            return []
+        size = self.consolidation_batch_size or batch_size
+        buffer: Any = self._buffer
+        epochs = range(self.consolidation_epochs)
+        return [_Draw(self.state_sampler.sample(size, buffer)) for _ in epochs]
+
+    @torch.no_grad()
+    def _value(self, obs_next: Any) -> torch.Tensor:
+        """Value the successors, and the states drawn, in one pass of the target network.
+
+        Unlike in the base class, no forward pass is thrown away.
+        """
+        next_input = _network_input(obs_next)
+        if self._draws and not self._sync_is_due:
+            inputs = [next_input, *(draw.states for draw in self._draws)]
+            all_q_BA = self._q(self.model_old, np.concatenate(inputs))
+            target_q_BA, *draws_q_BA = all_q_BA.tensor_split(
+                np.cumsum([len(states) for states in inputs[:-1]]).tolist()
+            )
+            for draw, draw_q_BA in zip(self._draws, draws_q_BA, strict=True):
+                draw.target_q_BA = draw_q_BA
+        else:
+            target_q_BA = self._q(self.model_old, next_input)
+        if not self.is_double:
+            return target_q_BA.max(dim=1).values
+        q_BA = self._q(self.model, next_input)
+        q_BA = self.compute_q_value(q_BA, getattr(obs_next, "mask", None))
+        return target_q_BA.gather(1, q_BA.argmax(dim=1, keepdim=True)).flatten()
+
+    @property
+    def _sync_is_due(self) -> bool:
+        """Whether the target network changes within the next update."""
+        return -self._iter % self.freq < self.consolidation_epochs
 
     def post_process_fn(
         self, batch: BatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
     ) -> None:
         """Update priorities, and let go of the buffer: a copy of the policy must not copy it."""
         super().post_process_fn(batch, buffer, indices)
-        self._buffer = None
+        self._buffer, self._draws = None, []
 
     def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Take ``consolidation_epochs`` gradient steps on a batch (Algorithm 1, lines 12 to 18)."""
@@ -215,22 +287,23 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
                 "call policy.set_env_step(env_step) in the trainer's train_fn",
                 stacklevel=2,
             )
-        weight_B = batch.pop("weight", 1.0)
+        weight_B = batch.pop("weight", None)
         obs = _network_input(batch.obs)
-        act_B1 = torch.as_tensor(batch.act, dtype=torch.int64, device=batch.returns.device)[:, None]
         returns_B = batch.returns.flatten()
+        act_B1 = to_device(batch.act, returns_B.device).long()[:, None]
+        draws = self._draws or self._draw_states(len(obs))
         terms: list[torch.Tensor] = []
-        for _ in range(self.consolidation_epochs):
+        for epoch in range(self.consolidation_epochs):
             if self._iter % self.freq == 0:
                 self.sync_weight()
-            q_BA, consolidation = self._forward_both(obs)
+            q_BA, consolidation = self._forward_both(obs, draws[epoch] if draws else None)
             q_B = q_BA.gather(1, act_B1).flatten()
             td_loss_B = (
                 F.huber_loss(q_B, returns_B, reduction="none")
                 if self.clip_loss_grad
                 else (returns_B - q_B).pow(2)
             )
-            td_loss = (td_loss_B * weight_B).mean()
+            td_loss = (td_loss_B if weight_B is None else td_loss_B * weight_B).mean()
             loss = td_loss if consolidation is None else td_loss + self._coef * consolidation
             self._descend(loss)
             terms += [td_loss.detach(), loss.detach()]
@@ -246,27 +319,28 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             consolidation_coef=self._coef,
         )
 
-    def _forward_both(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the action values of the TD batch, and the consolidation loss on new states."""
-        if self._coef == 0:
+    def _forward_both(
+        self, obs: Any, draw: "_Draw | None"
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the action values of the TD batch, and the consolidation loss on drawn states."""
+        if draw is None:
             return self._q(self.model, obs), None
-        size = self.consolidation_batch_size or len(obs)
-        states = self.state_sampler.sample(size, self._buffer)  # type: ignore[arg-type]
         # One pass over both costs less than two.
-        q_BA, states_q_BA = self._q(self.model, np.concatenate((obs, states))).tensor_split(
-            (len(obs),)
-        )
-        with torch.no_grad():
-            target_q_BA = self._q(self.model_old, states)
+        both = np.concatenate((obs, draw.states))
+        q_BA, states_q_BA = self._q(self.model, both).tensor_split((len(obs),))
+        if draw.target_q_BA is None:  # the target network has just changed
+            with torch.no_grad():
+                draw.target_q_BA = self._q(self.model_old, draw.states)
         return q_BA, consolidation_loss(
             states_q_BA,
-            target_q_BA,
+            draw.target_q_BA,
             kind=self.consolidation_kind,
             reduction=self.consolidation_reduction,
         )
 
     def _descend(self, loss: torch.Tensor) -> None:
-        self.optim.zero_grad()
+        for parameter in self._trained:
+            parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         if self.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._trained, self.max_grad_norm)
@@ -278,6 +352,14 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Action values, without the greedy action that ``forward`` fetches from the device."""
         q_BA: torch.Tensor = network(obs, state=None, info=_NO_INFO)[0]
         return q_BA
+
+
+@dataclass
+class _Draw:
+    """States drawn for one epoch, and what the target network says of them, once it was asked."""
+
+    states: Observations
+    target_q_BA: torch.Tensor | None = None
 
 
 def _network_input(obs: Any) -> Any:

@@ -1,0 +1,90 @@
+"""One environment behind the interface of Tianshou's vector environments."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from tianshou.env import BaseVectorEnv
+
+
+class SingleVectorEnv(BaseVectorEnv):
+    """Plays as a ``DummyVectorEnv`` of one environment does, without its workers in between.
+
+    :param env: the environment; its observations are arrays.
+    """
+
+    # No call of super().__init__: it would start workers.
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self.env = env
+        self.env_num = 1
+        self.is_async = False
+        self.is_closed = False
+
+    def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 (Tianshou's name)
+        """Give an attribute of the environment; Tianshou asks for the spaces here, too.
+
+        :param key: name of the attribute.
+        :param id: not used, there is but one.
+        """
+        return [getattr(self.env, key)]
+
+    def set_env_attr(self, key: str, value: Any, id: Any = None) -> None:  # noqa: A002
+        """Set an attribute of the environment.
+
+        :param key: name of the attribute.
+        :param value: its value.
+        :param id: not used, there is but one.
+        """
+        setattr(self.env.unwrapped, key, value)
+
+    def reset(self, env_id: Any = None, **kwargs: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Start the next episode.
+
+        :param env_id: not used, there is but one.
+        :param kwargs: for the environment.
+        """
+        obs, info = self.env.reset(**kwargs)
+        return np.array([obs]), np.array([info])
+
+    def step(
+        self,
+        action: Any,
+        id: Any = None,  # noqa: A002
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Act.
+
+        :param action: one action, in an array.
+        :param id: not used, there is but one.
+        """
+        obs, reward, terminated, truncated, info = self.env.step(action[0])
+        info["env_id"] = 0
+        return (
+            np.array([obs]),
+            np.array([reward]),
+            np.array([terminated]),
+            np.array([truncated]),
+            np.array([info]),
+        )
+
+    def seed(self, seed: Any = None) -> list[list[int] | None]:
+        """Seed the environment and its action space.
+
+        :param seed: a number, or a list of one.
+        """
+        value = seed[0] if isinstance(seed, list) else seed
+        self.env.action_space.seed(value)
+        self.env.reset(seed=value)
+        return [None if value is None else [value]]
+
+    def render(self, **kwargs: Any) -> list[Any]:
+        """Show the environment in its own way.
+
+        :param kwargs: none, as for Gymnasium's ``render``.
+        """
+        return [self.env.render(**kwargs)]
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()  # type: ignore[no-untyped-call]
+        self.is_closed = True
