@@ -49,8 +49,12 @@ class StateBounds:
         if not self.integer_valued and not np.isfinite(obs).all():
             finite = np.isfinite(obs)
             lowest, highest = np.where(finite, obs, np.inf), np.where(finite, obs, -np.inf)
-        np.minimum(self.low, lowest.min(axis=0), out=self.low)
-        np.maximum(self.high, highest.max(axis=0), out=self.high)
+        if len(obs) == 1:  # nothing to search for
+            lowest, highest = lowest[0], highest[0]
+        else:
+            lowest, highest = lowest.min(axis=0), highest.max(axis=0)
+        np.minimum(self.low, lowest, out=self.low)
+        np.maximum(self.high, highest, out=self.high)
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> NDArray[Any]:
         """Draw states uniformly within the bounds, both ends included.

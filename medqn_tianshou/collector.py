@@ -43,6 +43,8 @@ class LeanCollector(Collector[CollectStats]):
     :param buffer: where transitions go; None stores nothing, which is what evaluation needs.
     :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
     :param on_step_hook: called with each step's actions and transitions before they are stored.
+    :param on_states: called with the states of each reset and step as they are received: what a
+        step hook could tell, at a fraction of its cost.
     :param on_episode_end: called with the number of steps collected since the last reset of the
         statistics, and the return and length of an episode that ended with them.
     """
@@ -54,9 +56,11 @@ class LeanCollector(Collector[CollectStats]):
         buffer: ReplayBuffer | None = None,
         exploration_noise: bool = False,
         on_step_hook: StepHookProtocol | None = None,
+        on_states: Callable[[NDArray[Any]], None] | None = None,
         on_episode_end: Callable[[int, float, int], None] | None = None,
     ) -> None:
         self._stores = buffer is not None
+        self._on_states = on_states
         super().__init__(
             policy,
             env,
@@ -77,6 +81,8 @@ class LeanCollector(Collector[CollectStats]):
         self._episode_return_E[:] = 0.0
         self._episode_length_E[:] = 0
         obs_EO, info_E = self.env.reset(**(gym_reset_kwargs or {}))
+        if self._on_states is not None:
+            self._on_states(obs_EO)
         self._pre_collect_obs_RO = obs_EO
         return obs_EO, info_E
 
@@ -101,6 +107,8 @@ class LeanCollector(Collector[CollectStats]):
             step: Any = self.env.step(act_R, env_ids_R)
             obs_next_RO, rew_R, terminated_R, truncated_R, info = step
             done_R = np.logical_or(terminated_R, truncated_R)
+            if self._on_states is not None:
+                self._on_states(obs_next_RO)
             rollout_batch = cast(
                 RolloutBatchProtocol,
                 _batch_of_arrays(
@@ -137,7 +145,10 @@ class LeanCollector(Collector[CollectStats]):
                 self._episode_return_E[done_ids_D] = 0.0
                 self._episode_length_E[done_ids_D] = 0
                 obs_RO = obs_next_RO.copy()  # the buffer or a hook may hold the other
-                obs_RO[done_R] = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
+                first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
+                if self._on_states is not None:
+                    self._on_states(first_obs_DO)
+                obs_RO[done_R] = first_obs_DO
                 if n_episode is not None:
                     # As Tianshou does: an environment whose episode just ended rests when the
                     # others suffice for what is missing, so short episodes are not favoured.

@@ -150,7 +150,7 @@ def make_training(
             buffer,
             exploration_noise=True,
             # Real states are drawn from the buffer: no need to show each one as it comes.
-            on_step_hook=None if value.sampling == "real" else policy.observe_step,
+            on_states=None if value.sampling == "real" else policy.state_sampler.observe,
         ),
         test_collector=(
             LeanCollector(policy, test_envs, exploration_noise=True) if test_envs else None

@@ -178,10 +178,10 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         buffer_ids: NDArray[np.int_] | list[int] | None,
         stacked: bool,
     ) -> tuple[Index, NDArray[Any], Index, Index]:
-        keys = batch.get_keys()
+        keys = batch.__dict__.keys()
         if missing := _REQUIRED - keys:
             raise ValueError(f"the batch has no {sorted(missing)}, which a transition needs")
-        ids = range(self.buffer_num) if buffer_ids is None else buffer_ids
+        ids = range(self.buffer_num) if buffer_ids is None else np.asarray(buffer_ids).tolist()
         stacks = dict(leaves(batch.obs))
         successors = dict(leaves(batch.obs_next))
         if stacked:
@@ -198,17 +198,23 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             if stacks[name].dtype != store.dtype:  # as in an array, the first dtype holds
                 stacks[name] = stacks[name].astype(store.dtype)
                 successors[name] = successors[name].astype(store.dtype)
+        ends = zip(
+            np.asarray(batch.terminated).tolist(),
+            np.asarray(batch.truncated).tolist(),
+            strict=True,
+        )
         results = []
-        for i, part_id in enumerate(ids):
+        for i, (part_id, (terminated, truncated)) in enumerate(zip(ids, ends, strict=True)):
             part = self.buffers[part_id]
-            flags = TERMINATED * bool(batch.terminated[i]) + TRUNCATED * bool(batch.truncated[i])
+            values: dict[str, Any] = {name: value[i] for name, value in fields.items()}
+            values["flags"] = TERMINATED * bool(terminated) + TRUNCATED * bool(truncated)
             self._storage.add(
                 part,
                 {name: value[i] for name, value in stacks.items()},
                 {name: value[i] for name, value in successors.items()},
-                {"flags": flags, **{name: value[i] for name, value in fields.items()}},
+                values,
             )
-            returned, length, start = part.count_step(fields["rew"][i], bool(flags))
+            returned, length, start = part.count_step(values["rew"], bool(values["flags"]))
             offset = part_id * self._part_size
             index, start = offset + (part.next - 1) % part.ring, offset + start % part.ring
             results.append((index, returned, length, start))

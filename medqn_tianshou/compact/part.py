@@ -106,6 +106,14 @@ class Part:
             sum(store.growth_nbytes(rows) for store in self.stores.values()) + runs * 5 // 4 + spare
         )
 
+    @property
+    def most_add_nbytes(self) -> int:
+        """The most that each of any number of transitions can add, rings not growing."""
+        # The runs grow once by what is counted, and after that by less than two for each new one.
+        runs = self._runs.nbytes // 2 + (2 + _FEWEST_RUNS) * self._runs[0].nbytes
+        rows = sum(store.most_growth_nbytes(self.stack_num + 1) for store in self.stores.values())
+        return int(rows + runs + self.broken.itemsize)
+
     def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
         """Add a transition.
 
@@ -128,7 +136,7 @@ class Part:
         """Whether an observation is the newest successor, all of its stack that counts."""
         if not self.run_is_open:
             return False
-        _, row, lead = self.runs[-1].tolist()
+        _, row, lead = self._runs[self._run_count - 1].tolist()
         for name, store in self.stores.items():
             newest = store.next - 1
             for back, frame in enumerate(stacks[name][: -1 - self.stack_num : -1]):
@@ -221,7 +229,7 @@ class Part:
     @property
     def _oldest_row(self) -> int:
         """The oldest row that a transition still needs."""
-        start, row, lead = self.runs[0]
+        start, row, lead = self._runs[self._first_run].tolist()
         return int(max(row - lead, row + self.first - start - (self.stack_num - 1)))
 
     def resize_ring(self, ring: int) -> None:
@@ -288,10 +296,12 @@ class Part:
 
     def _forget_runs(self) -> None:
         # The newest run stays, even without a transition: the next one may go on with it.
-        self._first_run += int(np.searchsorted(self.runs[1:, _START], self.first, side="right"))
-        kept = self.runs
-        if self._first_run > len(kept):
-            self.set_runs(kept, [len(kept), 0, max(2 * len(kept), _FEWEST_RUNS)])
+        second = self._first_run + 1
+        if second < self._run_count and self._runs[second, _START] <= self.first:
+            self._first_run += int(np.searchsorted(self.runs[1:, _START], self.first, side="right"))
+            kept = self.runs
+            if self._first_run > len(kept):
+                self.set_runs(kept, [len(kept), 0, max(2 * len(kept), _FEWEST_RUNS)])
         while self.broken and self.broken[0] < self.first:
             del self.broken[0]
 

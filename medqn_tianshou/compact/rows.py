@@ -51,6 +51,10 @@ class RowStore(ABC):
         """The most that so many more rows add to ``nbytes``."""
 
     @abstractmethod
+    def most_growth_nbytes(self, rows: int) -> int:
+        """The most that so many more rows ever add to ``nbytes``, however full it is."""
+
+    @abstractmethod
     def equals(self, number: int, row: NDArray[Any]) -> bool:
         """Whether a row of the tail is this one, bit for bit."""
 
@@ -119,6 +123,9 @@ class EncodedRows(RowStore):
     def growth_nbytes(self, rows: int) -> int:  # noqa: D102
         # Encoding a block frees more than it takes.
         return rows * (self.cells + _ARRAY_OVERHEAD)
+
+    def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
+        return self.growth_nbytes(rows)
 
     def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
         return self._open[number - self.next].tobytes() == row.tobytes()
@@ -204,6 +211,9 @@ class FixedRows(RowStore):
         held = len(self._blocks) * self.block_len
         blocks = -(-max(self.next - self.first + rows - held, 0) // self.block_len)
         return blocks * self._block_nbytes
+
+    def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
+        return -(-rows // self.block_len) * self._block_nbytes
 
     def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
         block, place = divmod(number - self.first, self.block_len)

@@ -32,7 +32,7 @@ class Storage:
         self.max_bytes = max_bytes
         self.is_capped = False
         """Whether ``max_bytes``, and not their size, has made the parts forget transitions."""
-        self._free = 0.0  # bytes that are surely free; counting them takes longer than adding
+        self._sure_adds = 0.0  # adds that surely fit; counting bytes takes longer than adding
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +47,8 @@ class Storage:
         """
         if not self.parts[0].stores:
             self._make_stores(rows, fields)
-        for name in fields.keys() - self.parts[0].columns.keys():  # an info that comes late
+        known = self.parts[0].columns
+        for name in [name for name in fields if name not in known]:  # an info that comes late
             for part in self.parts:
                 part.columns[name] = _make_column(fields[name], part.ring)
             self.make_room(0)
@@ -89,10 +90,9 @@ class Storage:
             self._grow_ring(part)
         while len(part) >= part.ring:
             part.forget_oldest()
-        needed = part.next_add_nbytes
-        if self._free < needed:
-            self.make_room(needed)
-        self._free -= needed
+        if self._sure_adds < 1:
+            self.make_room(part.next_add_nbytes)
+        self._sure_adds -= 1
         part.add(stacks, successor, fields)
         for column in part.columns.values():
             if column.is_wider:
@@ -105,14 +105,14 @@ class Storage:
         # The old ring stays until all is moved.
         if self.max_bytes is None or self.nbytes + new <= self.max_bytes:
             part.resize_ring(ring)
-            self._free = 0.0
+            self._sure_adds = 0
         else:
             self.is_capped = True
 
     def make_room(self, nbytes: int) -> None:
         """Forget the oldest of the environment that holds most, until so many bytes are free."""
         if self.max_bytes is None:
-            self._free = inf
+            self._sure_adds = inf
             return
         while self.nbytes + nbytes > self.max_bytes:
             if any(part.shrink_ring(_SMALLEST_RING) for part in self.parts):
@@ -120,7 +120,9 @@ class Storage:
             if not any(part.forget_block() for part in sorted(self.parts, key=len)[::-1]):
                 break
             self.is_capped = True
-        self._free = self.max_bytes - self.nbytes
+        free = self.max_bytes - self.nbytes
+        most = max(part.most_add_nbytes for part in self.parts)
+        self._sure_adds = free // most if most else 0
 
 
 def _make_column(values: NDArray[Any], ring: int) -> TightColumn:
