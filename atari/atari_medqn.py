@@ -26,6 +26,7 @@ from medqn_tianshou.flags import (
     add_dqn_flags,
     add_file_flags,
     add_run_flags,
+    add_speed_flags,
     settle,
 )
 from medqn_tianshou.job import build_policy, make_optimizer, make_training, run_training
@@ -82,6 +83,7 @@ def make_parser() -> Parser:
         choices=get_args(Sampling),
     )
 
+    add_speed_flags(parser, FAMILY)
     files = add_file_flags(parser, FAMILY)
     files.add(
         "--resume-path",

@@ -1,7 +1,7 @@
 """A drop-in for Tianshou's Collector that never copies a finished episode."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -13,6 +13,9 @@ from tianshou.data.collector import CollectActionBatchProtocol, StepHookProtocol
 from tianshou.data.types import ObsBatchProtocol, RolloutBatchProtocol
 from tianshou.env import BaseVectorEnv
 from tianshou.policy import BasePolicy
+
+Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
+"""Chooses actions for observations of the environments with these numbers."""
 
 
 class QuickPolicy(Protocol):
@@ -86,6 +89,12 @@ class LeanCollector(Collector[CollectStats]):
         self._pre_collect_obs_RO = obs_EO
         return obs_EO, info_E
 
+    def settle(self) -> None:
+        """Wait until nothing is collected in the background; here nothing ever is."""
+
+    def stop(self) -> None:
+        """End what is collected in the background, for good; here nothing ever is."""
+
     def _collect(
         self,
         n_step: int | None = None,
@@ -94,49 +103,78 @@ class LeanCollector(Collector[CollectStats]):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
+        choose = self._choose_at_random if random else self._choose
+        stats = self._take(self._play(choose, n_step, n_episode, render, gym_reset_kwargs))
+        if n_episode:
+            self.reset_env(gym_reset_kwargs)
+        return stats
+
+    def _play(
+        self,
+        choose: Choose,
+        n_step: int | None,
+        n_episode: int | None = None,
+        render: float | None = None,
+        gym_reset_kwargs: dict[str, Any] | None = None,
+    ) -> Iterator["Played"]:
+        """Step the environments; give each step, and the first states of episodes after a reset."""
         if self._pre_collect_obs_RO is None:
             raise ValueError("the collector was never reset: call reset() before collect()")
         env_count = self.env_num if n_episode is None else min(self.env_num, n_episode)
         env_ids_R = np.arange(env_count)
         obs_RO = self._pre_collect_obs_RO[env_ids_R]
-        returns: list[float] = []
-        lengths: list[int] = []
-        steps = 0
-        while True:
-            act_R = self._choose_actions(obs_RO, env_ids_R, random)
-            step: Any = self.env.step(act_R, env_ids_R)
-            obs_next_RO, rew_R, terminated_R, truncated_R, info = step
-            done_R = np.logical_or(terminated_R, truncated_R)
-            if self._on_states is not None:
-                self._on_states(obs_next_RO)
-            rollout_batch = cast(
-                RolloutBatchProtocol,
-                _batch_of_arrays(
-                    obs=obs_RO,
-                    act=act_R,
-                    rew=rew_R,
-                    terminated=terminated_R,
-                    truncated=truncated_R,
-                    done=done_R,
-                    obs_next=obs_next_RO,
-                ),
-            )
+        steps = episodes = 0
+        while not ((n_step and steps >= n_step) or (n_episode and episodes >= n_episode)):
+            act_R = choose(obs_RO, env_ids_R)
+            result: Any = self.env.step(act_R, env_ids_R)
+            step = Step(env_ids_R, obs_RO, act_R, *result)
+            yield step
             if render:
                 self.env.render()
                 time.sleep(render)
-            if self._on_step_hook is not None:
-                rollout_batch.info = Batch(info) if isinstance(info, dict) else info
-                self._on_step_hook(_action_batch(act_R), rollout_batch)
-                rollout_batch.pop("info")
-            if self._stores:
-                self.buffer.add(rollout_batch, buffer_ids=env_ids_R)
-
             steps += len(env_ids_R)
-            self._episode_return_E[env_ids_R] += rew_R
-            self._episode_length_E[env_ids_R] += 1
-            obs_RO = obs_next_RO
+            obs_RO = step.obs_next_RO
+            done_R = step.done_R
             if done_R.any():
+                episodes += int(done_R.sum())
                 done_ids_D = env_ids_R[done_R]
+                first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
+                yield first_obs_DO
+                obs_RO = obs_RO.copy()  # the buffer or a hook may hold the other
+                obs_RO[done_R] = first_obs_DO
+                if n_episode is not None:
+                    # As Tianshou does: an environment whose episode just ended rests when the
+                    # others suffice for what is missing, so short episodes are not favoured.
+                    surplus = max(len(env_ids_R) - (n_episode - episodes), 0)
+                    keep_R = np.ones(len(env_ids_R), dtype=bool)
+                    keep_R[np.flatnonzero(done_R)[:surplus]] = False
+                    env_ids_R, obs_RO = env_ids_R[keep_R], obs_RO[keep_R]
+        self._pre_collect_obs_RO = obs_RO
+
+    def _take(self, play: Iterable["Played"]) -> CollectStats:
+        """Store what is played, tell those who want to know, and count."""
+        returns: list[float] = []
+        lengths: list[int] = []
+        steps = 0
+        for step in play:
+            if not isinstance(step, Step):
+                if self._on_states is not None:
+                    self._on_states(step)
+                continue
+            if self._on_states is not None:
+                self._on_states(step.obs_next_RO)
+            batch = step.batch()
+            if self._on_step_hook is not None:
+                batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info
+                self._on_step_hook(_action_batch(step.act_R), batch)
+                batch.pop("info")
+            if self._stores:
+                self.buffer.add(batch, buffer_ids=step.env_ids_R)
+            steps += len(step.env_ids_R)
+            self._episode_return_E[step.env_ids_R] += step.rew_R
+            self._episode_length_E[step.env_ids_R] += 1
+            if step.done_R.any():
+                done_ids_D = step.env_ids_R[step.done_R]
                 for env_id in done_ids_D:
                     returns.append(float(self._episode_return_E[env_id]))
                     lengths.append(int(self._episode_length_E[env_id]))
@@ -144,27 +182,8 @@ class LeanCollector(Collector[CollectStats]):
                         self.on_episode_end(self.collect_step + steps, returns[-1], lengths[-1])
                 self._episode_return_E[done_ids_D] = 0.0
                 self._episode_length_E[done_ids_D] = 0
-                obs_RO = obs_next_RO.copy()  # the buffer or a hook may hold the other
-                first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
-                if self._on_states is not None:
-                    self._on_states(first_obs_DO)
-                obs_RO[done_R] = first_obs_DO
-                if n_episode is not None:
-                    # As Tianshou does: an environment whose episode just ended rests when the
-                    # others suffice for what is missing, so short episodes are not favoured.
-                    surplus = max(len(env_ids_R) - (n_episode - len(returns)), 0)
-                    keep_R = np.ones(len(env_ids_R), dtype=bool)
-                    keep_R[np.flatnonzero(done_R)[:surplus]] = False
-                    env_ids_R, obs_RO = env_ids_R[keep_R], obs_RO[keep_R]
-            if (n_step and steps >= n_step) or (n_episode and len(returns) >= n_episode):
-                break
-
         self.collect_step += steps
         self.collect_episode += len(returns)
-        if n_step:
-            self._pre_collect_obs_RO = obs_RO
-        else:
-            self.reset_env(gym_reset_kwargs)
         return CollectStats(
             n_collected_episodes=len(returns),
             n_collected_steps=steps,
@@ -172,14 +191,13 @@ class LeanCollector(Collector[CollectStats]):
             lens=np.array(lengths, dtype=int),
         )
 
-    def _choose_actions(
-        self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_], random: bool
-    ) -> NDArray[Any]:
-        if random:
-            # Tianshou's environments have a space each, EnvPool's share one.
-            spaces = self._action_space
-            own = isinstance(spaces, list)
-            return np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
+    def _choose_at_random(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
+        # Tianshou's environments have a space each, EnvPool's share one.
+        spaces = self._action_space
+        own = isinstance(spaces, list)
+        return np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
+
+    def _choose(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
         if self._chooses_quickly and obs_RO.dtype != object:  # an object would hold a mask
             policy = cast(QuickPolicy, self.policy)
             return policy.choose_actions(obs_RO, explore=self.exploration_noise)
@@ -189,6 +207,53 @@ class LeanCollector(Collector[CollectStats]):
         if self.exploration_noise:
             act_R = self.policy.exploration_noise(act_R, obs_batch)
         return act_R
+
+
+class Step:
+    """What some environments answered to an action."""
+
+    __slots__ = (
+        "act_R", "done_R", "env_ids_R", "info", "obs_RO", "obs_next_RO", "rew_R", "terminated_R",
+        "truncated_R",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        env_ids_R: NDArray[np.int_],
+        obs_RO: NDArray[Any],
+        act_R: NDArray[Any],
+        obs_next_RO: NDArray[Any],
+        rew_R: NDArray[Any],
+        terminated_R: NDArray[Any],
+        truncated_R: NDArray[Any],
+        info: Any,
+    ) -> None:
+        self.env_ids_R = env_ids_R
+        self.obs_RO = obs_RO
+        self.act_R = act_R
+        self.obs_next_RO = obs_next_RO
+        self.rew_R = rew_R
+        self.terminated_R = terminated_R
+        self.truncated_R = truncated_R
+        self.done_R: NDArray[np.bool_] = np.logical_or(terminated_R, truncated_R)
+        self.info = info
+
+    def batch(self) -> RolloutBatchProtocol:
+        """Give it as Tianshou's buffers take it, without info."""
+        batch = _batch_of_arrays(
+            obs=self.obs_RO,
+            act=self.act_R,
+            rew=self.rew_R,
+            terminated=self.terminated_R,
+            truncated=self.truncated_R,
+            done=self.done_R,
+            obs_next=self.obs_next_RO,
+        )
+        return cast(RolloutBatchProtocol, batch)
+
+
+Played = Step | NDArray[Any]
+"""A step, or the first states of episodes after a reset."""
 
 
 def _batch_of_arrays(**arrays: NDArray[Any]) -> Batch:

@@ -149,6 +149,21 @@ def add_file_flags(parser: Parser, family: str) -> FlagGroup:
     return group
 
 
+def add_speed_flags(parser: Parser, family: str) -> None:
+    """Add what makes a run faster, at a price."""
+    group = FlagGroup(parser, family, "speed")
+    group.add(
+        "--overlap",
+        "collect the next steps during the update, with the weights from before it",
+        action=BooleanOptionalAction,
+    )
+    group.add(
+        "--compile",
+        "translate the networks with torch.compile, which takes a minute at the start",
+        action=BooleanOptionalAction,
+    )
+
+
 def add_env_clock_flags(parser: Parser, family: str) -> FlagGroup:
     """Add all flags of a family with one environment, whose clocks all count its steps.
 
@@ -181,6 +196,7 @@ def add_env_clock_flags(parser: Parser, family: str) -> FlagGroup:
         type=number(float, at_least=0),
     )
     add_consolidation_flags(parser, family)
+    add_speed_flags(parser, family)
     add_file_flags(parser, family)
     return run
 

@@ -21,6 +21,7 @@ from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
+from medqn_tianshou.overlap import OverlappingCollector
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
 from medqn_tianshou.run_folder import RunFolder, describe_run
@@ -106,6 +107,8 @@ def make_training(
     :param train_options: what else :class:`medqn_tianshou.training.Training` takes.
     """
     value = setting_values(settings)
+    if value.compile:
+        compile_networks(parser, policy, args.device)
     limit = memory_limit()
     buffer, nbytes, promise = make_replay(
         parser,
@@ -144,7 +147,7 @@ def make_training(
     )
     return Training(
         policy=policy,
-        train_collector=LeanCollector(
+        train_collector=(OverlappingCollector if value.overlap else LeanCollector)(
             policy,
             train_envs,
             buffer,
@@ -171,6 +174,20 @@ def run_training(training: Training) -> int:
     summary = training.run()
     print(summary.text(str(training.run_folder.path)))
     return 130 if summary.status == "interrupted" else 0
+
+
+def compile_networks(parser: Parser, policy: MeDQNPolicy, device: torch.device | str) -> None:
+    """Let torch.compile translate the networks, when they are first called.
+
+    :param parser: reports errors.
+    :param policy: the policy, on its device.
+    :param device: that device.
+    """
+    compilers = ("c++", "g++", "clang++")
+    if torch.device(device).type == "cpu" and not any(map(shutil.which, compilers)):
+        parser.bad("--compile", True, "needs a C++ compiler; install g++ or leave the flag out")
+    for network in (policy.model, policy.model_old):
+        network.compile(dynamic=False)
 
 
 def make_replay(

@@ -186,23 +186,33 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             module.__dict__["training"] = mode
         return self
 
-    def choose_actions(self, obs: NDArray[Any], *, explore: bool) -> NDArray[np.int64]:
+    def choose_actions(
+        self,
+        obs: NDArray[Any],
+        *,
+        explore: bool,
+        model: torch.nn.Module | None = None,
+        eps: float | None = None,
+    ) -> NDArray[np.int64]:
         """Choose as ``forward`` and ``exploration_noise`` do, with the same random draws.
 
         Where all actions are random, the network is not asked.
 
         :param obs: a batch of observations, without action masks.
         :param explore: whether to explore.
+        :param model: the network to ask; None is the one that learns.
+        :param eps: the exploration rate; None is the policy's.
         """
         count = len(obs)
-        exploring = explore and abs(self.eps) > _EPS_IS_ZERO
+        eps = self.eps if eps is None else eps
+        exploring = explore and abs(eps) > _EPS_IS_ZERO
         if exploring:
-            is_random = np.random.rand(count) < self.eps
+            is_random = np.random.rand(count) < eps
             random_actions: NDArray[np.int64] = np.random.rand(count, self._action_count).argmax(1)
             if is_random.all():
                 return random_actions
         with torch.inference_mode():
-            q_BA = self._q(self.model, obs)
+            q_BA = self._q(self.model if model is None else model, obs)
             actions: NDArray[np.int64] = q_BA.cpu().numpy().argmax(1)
         if exploring:
             actions[is_random] = random_actions[is_random]

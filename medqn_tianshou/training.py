@@ -117,6 +117,7 @@ class Training:
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
+            self.train_collector.stop()
             collected = self.train_collector.collect_step - self._steps_before_clock
             summary = self.logger.close(status, max(collected, 0))
             self._save_last()
@@ -153,6 +154,7 @@ class Training:
             self._on_collect(env_step)
 
     def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
+        self.train_collector.settle()  # both may draw from numpy's generator
         self.logger.before_evaluation()
         self.policy.set_eps(self._epsilon_test)
 
