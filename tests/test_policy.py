@@ -21,6 +21,7 @@ from medqn_tianshou import (
     UniformStateSampler,
 )
 from medqn_tianshou.job import make_optimizer
+from medqn_tianshou.policy import clip_gradient
 
 OBS_SIZE, ACTIONS, ENVS = 4, 3, 3
 
@@ -394,3 +395,17 @@ def test_bad_options_are_named(option, value):
     name = option.removeprefix("consolidation_")
     with pytest.raises(ValueError, match=f"({option}|kind|{name})='?{value}"):
         build(MeDQNPolicy, **{option: value})
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 100.0])
+def test_clipping_is_torchs(max_norm):
+    torch.manual_seed(1)
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 4), (5,), (1,))]
+    for parameter in ours[:2]:  # the last took no part in the loss
+        parameter.grad = torch.randn_like(parameter)
+    theirs = copy.deepcopy(ours)
+    clip_gradient(ours, max_norm)
+    torch.nn.utils.clip_grad_norm_(theirs, max_norm)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=0)
+    assert ours[2].grad is None
