@@ -1,7 +1,7 @@
 """Who takes part in the speed benchmark, and how turns are taken."""
 
 import gc
-import sys
+import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -39,7 +39,7 @@ class Ours(TrainerContestant):
     def __init__(self, setup: Setup, folder: Path) -> None:
         setup.args.logdir = folder
         setup.args.no_progress = True
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(io.StringIO()):
             self.training: Any = setup.script.prepare(setup.parser, setup.args, setup.settings)
         self.training.warm_up()
         super().__init__(self.training.trainer)
@@ -148,12 +148,20 @@ def take_turns(
     :return: the seconds that each took, in each of its turns.
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
-    for turn in range(dropped + turns):
-        for name in sorted(actions, key=list(actions).index, reverse=turn % 2 == 1):
-            gc.collect()  # no one pays for another's garbage
-            start = time.perf_counter()
-            actions[name]()
-            if turn >= dropped:
-                seconds[name].append(time.perf_counter() - start)
-        note(f"  round {turn + 1} of {dropped + turns}")
+    names = list(actions)
+    gc.collect()
+    gc.freeze()  # or each would pay for what all others hold, whenever garbage is collected
+    try:
+        for turn in range(dropped + turns):
+            for name in names if turn % 2 == 0 else reversed(names):
+                gc.collect()
+                start = time.perf_counter()
+                actions[name]()
+                elapsed = time.perf_counter() - start
+                if turn >= dropped:
+                    seconds[name].append(elapsed)
+            if turn % 5 == 4:
+                note(f"  round {turn + 1} of {dropped + turns}")
+    finally:
+        gc.unfreeze()
     return seconds

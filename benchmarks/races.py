@@ -1,5 +1,6 @@
 """The parts of the speed benchmark in which contestants take turns."""
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -152,26 +153,36 @@ def show_race(prefix: str, title: str, notes: str, result: Result) -> Section:
     :param notes: about its contestants.
     :param result: what was measured.
     """
-    first = next(iter(result["steps_per_s"]))
-    slowest = result["figures"][f"{prefix}_{first}_steps_per_s"]
-    rows = []
-    for name, values in result["steps_per_s"].items():
-        middle = result["figures"][f"{prefix}_{name}_steps_per_s"]
-        low, high = min(values), max(values)
-        rows.append(
-            (name, f"{middle:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{middle / slowest:.2f}")
+    figures = {
+        name: result["figures"][f"{prefix}_{name}_steps_per_s"] for name in result["steps_per_s"]
+    }
+    rows = [
+        (
+            name,
+            f"{figures[name]:,.0f}",
+            f"{min(values):,.0f} to {max(values):,.0f}",
+            *(_by_counterpart(figures, name, kind) for kind in ("stock", "bare")),
         )
-    turns = len(result["steps_per_s"][first])
+        for name, values in result["steps_per_s"].items()
+    ]
+    turns = len(next(iter(result["steps_per_s"].values())))
     chunks = sorted(set(result["env_steps"]["chunk"].values()))
     return Section(
         title=title,
-        tables=[Table(("", "env steps/s, median", "range", f"to {first}"), rows)],
+        tables=[Table(("", "env steps/s, median", "range", "to stock", "to bare"), rows)],
         notes=(
             f"{turns} turns each, of {' or '.join(f'{steps:,}' for steps in chunks)} environment "
-            f"steps, after {result['env_steps']['warm-up']:,} to fill the buffers. {notes}"
+            f"steps, after {result['env_steps']['warm-up']:,} to fill the buffers. The last "
+            f"columns compare with the same algorithm and schedule. {notes}"
         ),
         targets=[ratio.target(result["figures"]) for ratio in known_ratios(result["figures"])],
     )
+
+
+def _by_counterpart(figures: Mapping[str, float], name: str, kind: str) -> str:
+    base = re.sub(r"^(stock|bare|sb3)_|_raw$", "", name)
+    counterpart = figures.get(f"{kind}_{base}")
+    return "" if counterpart is None else f"{figures[name] / counterpart:.2f}"
 
 
 def show_updates(result: Result) -> Section:

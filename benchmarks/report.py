@@ -116,13 +116,20 @@ class Report:
         ]
 
     def write(
-        self, page: Path, title: str, parts: dict[str, Part], summary: Result | None = None
+        self,
+        page: Path,
+        title: str,
+        parts: dict[str, Part],
+        *,
+        introduction: str = "",
+        summary: Result | None = None,
     ) -> None:
         """Write the JSON file, and the page.
 
         :param page: the Markdown file.
         :param title: its heading.
         :param parts: all parts of the benchmark.
+        :param introduction: what the page starts with.
         :param summary: what else goes into the JSON file, before the parts.
         """
         sections = self.sections(parts)
@@ -134,10 +141,10 @@ class Report:
             "parts": self.parts,
         }
         _replace(self.path, json.dumps(content, indent=1) + "\n")
-        lines = [f"# {title}", ""]
+        lines = [f"# {title}", "", *([introduction, ""] if introduction else [])]
         if self.quick:
             lines += [
-                "A quick run, to see that all works: its sizes are too small to judge by.",
+                "A quick run of small sizes: its figures are rough.",
                 "",
             ]
         if targets:

@@ -75,7 +75,9 @@ class Setup:
                 self.args, self.settings, seed=self.args.seed, training=True
             )
             return envs
-        return DummyVectorEnv([self.make_env])
+        small: BaseVectorEnv = DummyVectorEnv([self.make_env])
+        small.seed(self.args.seed)
+        return small
 
     @property
     def spaces(self) -> tuple[Any, Any]:
