@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -20,17 +20,22 @@ _MORE_PACKAGES = ("MinAtar", "numba", "psutil", "stable-baselines3", "zstandard"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A figure beside the one it has to reach."""
+    """A figure beside what it has to reach: a most, a least, or both."""
 
     what: str
     value: float
-    at_most: float
+    at_most: float | None = None
+    at_least: float | None = None
+    aim: float | None = None
+    """What would be better still."""
     unit: str
 
     @property
     def met(self) -> bool:
-        """Whether the figure is at most what it has to be."""
-        return self.value <= self.at_most
+        """Whether the figure is within its limits."""
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Report:
         self.path = path
         self.quick = quick
         self.parts: dict[str, Result] = {}
-        if path.exists():
+        if path.exists() and path.stat().st_size:
             content = json.loads(path.read_text())
             if content["quick"] != quick:
                 kind = "quick" if content["quick"] else "full-size"
@@ -110,25 +115,36 @@ class Report:
             if name in self.parts
         ]
 
-    def write(self, page: Path, title: str, parts: dict[str, Part]) -> None:
+    def write(
+        self,
+        page: Path,
+        title: str,
+        parts: dict[str, Part],
+        *,
+        introduction: str = "",
+        summary: Result | None = None,
+    ) -> None:
         """Write the JSON file, and the page.
 
         :param page: the Markdown file.
         :param title: its heading.
         :param parts: all parts of the benchmark.
+        :param introduction: what the page starts with.
+        :param summary: what else goes into the JSON file, before the parts.
         """
         sections = self.sections(parts)
         targets = [target for section in sections for target in section.targets]
         content = {
             "quick": self.quick,
             "targets": [{**asdict(target), "met": target.met} for target in targets],
+            **(summary or {}),
             "parts": self.parts,
         }
         _replace(self.path, json.dumps(content, indent=1) + "\n")
-        lines = [f"# {title}", ""]
+        lines = [f"# {title}", "", *([introduction, ""] if introduction else [])]
         if self.quick:
             lines += [
-                "A quick run, to see that all works: its sizes are too small to judge by.",
+                "A quick run of small sizes: its figures are rough.",
                 "",
             ]
         if targets:
@@ -180,17 +196,31 @@ def megabytes(nbytes: float) -> str:
     return f"{nbytes / 1e6:,.0f} MB"
 
 
-def _target_table(targets: Iterable[Target]) -> Table:
+def _target_table(targets: Sequence[Target]) -> Table:
     rows = [
         (
             target.what,
-            f"{target.value:.3g} {target.unit}",
-            f"{target.at_most:g} {target.unit}",
+            _write(target.value, target, ".3g"),
+            _write(target.at_least, target),
+            _write(target.at_most, target),
+            _write(target.aim, target),
             "yes" if target.met else "**no**",
         )
         for target in targets
     ]
-    return Table(("", "measured", "at most", "met"), rows)
+    header = ("", "measured", "at least", "at most", "aim", "met")
+    used = [
+        column
+        for column, name in enumerate(header)
+        if name in ("", "measured") or any(row[column] for row in rows)
+    ]
+    return Table(
+        [header[column] for column in used], [[row[column] for column in used] for row in rows]
+    )
+
+
+def _write(value: float | None, target: Target, digits: str = "g") -> str:
+    return "" if value is None else f"{value:{digits}} {target.unit}"
 
 
 def _describe_machine(run: Result) -> str:

@@ -1,0 +1,145 @@
+"""The ratios that the speed benchmark reports, and what they have to reach."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from report import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A figure by another.
+
+    :param name: its name in the JSON file.
+    :param what: the same in words.
+    :param of: the figure above.
+    :param to: the figure below.
+    :param at_least: the floor, for speeds.
+    :param at_most: the ceiling, for times.
+    :param aim: what would be better still.
+    """
+
+    name: str
+    what: str
+    of: str
+    to: str
+    at_least: float | None = None
+    at_most: float | None = None
+    aim: float | None = None
+
+    def target(self, figures: Mapping[str, float]) -> Target:
+        """Compute it."""
+        return Target(
+            what=self.what,
+            value=figures[self.of] / figures[self.to],
+            at_least=self.at_least,
+            at_most=self.at_most,
+            aim=self.aim,
+            unit="x",
+        )
+
+
+def _speed(
+    name: str, what: str, of: str, to: str, floor: float | None = None, aim: float | None = None
+) -> Ratio:
+    return Ratio(
+        name=name,
+        what=what,
+        of=f"{of}_steps_per_s",
+        to=f"{to}_steps_per_s",
+        at_least=floor,
+        aim=aim,
+    )
+
+
+RATIOS = (
+    _speed(
+        "atari_1env_medqn_r_c20_to_stock_dqn",
+        "Atari, 1 env: our MeDQN(R), C 20, to stock DQN",
+        "atari_1env_medqn_r_c20", "atari_1env_stock_dqn", 1.7, 2.5,
+    ),
+    _speed(
+        "atari_1env_medqn_r_c40_to_stock_dqn",
+        "Atari, 1 env: our MeDQN(R), C 40, to stock DQN",
+        "atari_1env_medqn_r_c40", "atari_1env_stock_dqn", 2.4, 3.3,
+    ),
+    _speed(
+        "atari_10env_medqn_r_c40_to_stock_dqn",
+        "Atari, 10 envs: our MeDQN(R), C 40, to stock DQN with 10 envs",
+        "atari_10env_medqn_r_c40", "atari_10env_stock_dqn", 2.6, 4.0,
+    ),
+    _speed(
+        "atari_medqn_r_c20_to_bare_loop",
+        "Atari, 1 env: our MeDQN(R), C 20, to the bare loop",
+        "atari_1env_medqn_r_c20", "atari_1env_bare_medqn_r_c20", 0.85, 1.0,
+    ),
+    _speed(
+        "atari_medqn_r_c40_to_bare_loop",
+        "Atari, 1 env: our MeDQN(R), C 40, to the bare loop",
+        "atari_1env_medqn_r_c40", "atari_1env_bare_medqn_r_c40", 0.85, 1.0,
+    ),
+    _speed(
+        "atari_10env_medqn_r_c40_to_bare_loop",
+        "Atari, 10 envs: our MeDQN(R), C 40, to the bare loop",
+        "atari_10env_medqn_r_c40", "atari_10env_bare_medqn_r_c40", 0.85, 1.0,
+    ),
+    _speed(
+        "atari_1env_dqn_to_stock_dqn",
+        "Atari, 1 env: our DQN to stock DQN",
+        "atari_1env_dqn", "atari_1env_stock_dqn", 1.35, 2.0,
+    ),
+    Ratio(
+        name="update_time_medqn_r_to_stock_dqn",
+        what="time of one MeDQN(R) update (32 + 32, E = 1) to one of stock DQN (32)",
+        of="update_medqn_r_ms", to="update_stock_dqn_ms", at_most=1.2, aim=1.0,
+    ),
+    _speed(
+        "minatar_medqn_u_c32_to_stock_medqn",
+        "MinAtar: our MeDQN(U), C 32, to stock MeDQN",
+        "minatar_medqn_u_c32", "minatar_stock_medqn_u_c32", 3.5, 6.0,
+    ),
+    _speed(
+        "minatar_medqn_r_c4_e2_to_bare_loop",
+        "MinAtar: our MeDQN(R), C 4, E 2, to the bare loop",
+        "minatar_medqn_r_c4_e2", "minatar_bare_medqn_r_c4_e2", 0.7, 1.0,
+    ),
+    _speed(
+        "minatar_dqn_c1_to_bare_loop",
+        "MinAtar: our DQN, C 1, to the bare loop",
+        "minatar_dqn_c1", "minatar_bare_dqn_c1", 0.7, 1.0,
+    ),
+    _speed(
+        "mountaincar_medqn_u_e4_to_stock_medqn",
+        "MountainCar: our MeDQN(U), E 4, to stock MeDQN",
+        "mountaincar_medqn_u_e4", "mountaincar_stock_medqn_u_e4", 1.5, 3.0,
+    ),
+)  # fmt: skip
+"""The table of what is to be reached."""
+
+
+def known_ratios(figures: Iterable[str]) -> list[Ratio]:
+    """The ratios that some figures suffice for."""
+    names = set(figures)
+    return [ratio for ratio in RATIOS if {ratio.of, ratio.to} <= names]
+
+
+def summarize(measured: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Gather the figures of all parts, and their ratios, in flat form."""
+    figures = {name: value for part in measured for name, value in part["figures"].items()}
+    ratios = known_ratios(figures)
+    targets = {ratio.name: ratio.target(figures) for ratio in ratios}
+    return {
+        "figures": figures,
+        "ratios": {name: target.value for name, target in targets.items()},
+        "limits": {
+            ratio.name: {
+                ("floor" if ratio.at_most is None else "at_most"): (
+                    ratio.at_least if ratio.at_most is None else ratio.at_most
+                ),
+                "aim": ratio.aim,
+                "met": targets[ratio.name].met,
+            }
+            for ratio in ratios
+        },
+    }
