@@ -59,7 +59,7 @@ def watched(training: Any) -> Iterator[Stopwatch]:
     methods = [
         (collector.env, "step", "env"),
         (collector.env, "reset", "env"),
-        (collector, "_choose_actions", "act"),
+        (collector, "_choose", "act"),
         (collector.buffer, "add", "store"),
         (SingleFetch, "sample", "sample"),
         (policy.state_sampler, "sample", "sample"),
@@ -68,8 +68,8 @@ def watched(training: Any) -> Iterator[Stopwatch]:
         (logger, "log_train_data", "log"),
         (logger, "log_update_data", "log"),
     ]
-    if collector._on_step_hook is not None:
-        methods.append((collector, "_on_step_hook", "bounds"))
+    if collector._on_states is not None:
+        methods.append((collector, "_on_states", "bounds"))
     stopwatch = Stopwatch()
     with ExitStack() as stack:
         for owner, name, label in methods:

@@ -74,15 +74,15 @@ class LeanCollector(Collector[CollectStats]):
         )
         self._chooses_quickly = getattr(policy, "chooses_quickly", False)
         self.on_episode_end = on_episode_end
-        self._episode_return_E = np.zeros(self.env_num)
-        self._episode_length_E = np.zeros(self.env_num, dtype=int)
+        self._episode_return = [0.0] * self.env_num
+        self._episode_length = [0] * self.env_num
 
     def reset_env(
         self, gym_reset_kwargs: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Reset all environments and the counts of their current episodes."""
-        self._episode_return_E[:] = 0.0
-        self._episode_length_E[:] = 0
+        self._episode_return = [0.0] * self.env_num
+        self._episode_length = [0] * self.env_num
         obs_EO, info_E = self.env.reset(**(gym_reset_kwargs or {}))
         if self._on_states is not None:
             self._on_states(obs_EO)
@@ -171,17 +171,17 @@ class LeanCollector(Collector[CollectStats]):
             if self._stores:
                 self.buffer.add(batch, buffer_ids=step.env_ids_R)
             steps += len(step.env_ids_R)
-            self._episode_return_E[step.env_ids_R] += step.rew_R
-            self._episode_length_E[step.env_ids_R] += 1
-            if step.done_R.any():
-                done_ids_D = step.env_ids_R[step.done_R]
-                for env_id in done_ids_D:
-                    returns.append(float(self._episode_return_E[env_id]))
-                    lengths.append(int(self._episode_length_E[env_id]))
+            for env_id, reward, done in zip(
+                step.env_ids_R.tolist(), step.rew_R.tolist(), step.done_R.tolist(), strict=True
+            ):
+                self._episode_return[env_id] += reward
+                self._episode_length[env_id] += 1
+                if done:
+                    returns.append(float(self._episode_return[env_id]))
+                    lengths.append(self._episode_length[env_id])
+                    self._episode_return[env_id], self._episode_length[env_id] = 0.0, 0
                     if self.on_episode_end is not None:
                         self.on_episode_end(self.collect_step + steps, returns[-1], lengths[-1])
-                self._episode_return_E[done_ids_D] = 0.0
-                self._episode_length_E[done_ids_D] = 0
         self.collect_step += steps
         self.collect_episode += len(returns)
         return CollectStats(
@@ -240,29 +240,24 @@ class Step:
 
     def batch(self) -> RolloutBatchProtocol:
         """Give it as Tianshou's buffers take it, without info."""
-        batch = _batch_of_arrays(
-            obs=self.obs_RO,
-            act=self.act_R,
-            rew=self.rew_R,
-            terminated=self.terminated_R,
-            truncated=self.truncated_R,
-            done=self.done_R,
-            obs_next=self.obs_next_RO,
-        )
+        arrays = {
+            "obs": self.obs_RO,
+            "act": self.act_R,
+            "rew": self.rew_R,
+            "terminated": self.terminated_R,
+            "truncated": self.truncated_R,
+            "done": self.done_R,
+            "obs_next": self.obs_next_RO,
+        }
+        if self.obs_RO.dtype == object:  # nested observations, to be made batches of
+            return cast(RolloutBatchProtocol, Batch(arrays))
+        batch = Batch()
+        batch.__dict__.update(arrays)  # spares a search for values to convert, longer than a step
         return cast(RolloutBatchProtocol, batch)
 
 
 Played = Step | NDArray[Any]
 """A step, or the first states of episodes after a reset."""
-
-
-def _batch_of_arrays(**arrays: NDArray[Any]) -> Batch:
-    """Make a Batch without the search for values to convert, which takes longer than a step."""
-    if any(array.dtype == object for array in arrays.values()):
-        return Batch(arrays)
-    batch = Batch()
-    batch.__dict__.update(arrays)
-    return batch
 
 
 def _action_batch(act_R: NDArray[Any]) -> CollectActionBatchProtocol:

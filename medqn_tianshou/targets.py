@@ -44,9 +44,10 @@ class SingleFetch:
         else:
             obs = self.buffer.get(indices, "obs")
             obs_next = successors(self.buffer, steps.index_NI[-1])
-        batch = Batch(
+        batch = Batch()
+        batch.__dict__.update(  # all of them arrays, or batches: nothing to convert
             obs=obs,
-            act=self.buffer.get(indices, "act", stack_num=1),
+            act=steps.act_I,
             rew=steps.rew_NI[0],
             terminated=steps.terminated_NI[0],
             truncated=steps.truncated_NI[0],
@@ -60,6 +61,7 @@ class Steps(NamedTuple):
     """Some transitions and those that follow, up to the ends of their episodes."""
 
     index_NI: Index
+    act_I: Any
     rew_NI: NDArray[np.float64]
     terminated_NI: NDArray[np.bool_]
     truncated_NI: NDArray[np.bool_]
@@ -73,12 +75,20 @@ class Steps(NamedTuple):
         for _ in range(n_step - 1):
             steps.append(buffer.next(steps[-1]))
         index_NI = np.stack(steps)
-        rew, terminated, truncated = (
-            np.asarray(buffer.get(index_NI, key, stack_num=1))
-            for key in ("rew", "terminated", "truncated")
-        )
-        unfinished = np.isin(index_NI, buffer.unfinished_index())
-        return cls(index_NI, rew, terminated, truncated, terminated | truncated | unfinished)
+        act_I, rew, terminated, truncated = _read_fields(buffer, indices, index_NI)
+        end_NI = terminated | truncated
+        if n_step > 1:
+            end_NI |= np.isin(index_NI, buffer.unfinished_index())
+        return cls(index_NI, act_I, rew, terminated, truncated, end_NI)
+
+
+def _read_fields(buffer: ReplayBuffer, indices: Index, index_NI: Index) -> list[Any]:
+    """Read the actions of some transitions; rewards and flags of these and those that follow."""
+    if isinstance(buffer, CompactVectorReplayBuffer):
+        act, *others = buffer.get_fields(index_NI, ["act", "rew", "terminated", "truncated"])
+        return [act[0], *others]
+    fields = (buffer.get(index_NI, key, stack_num=1) for key in ("rew", "terminated", "truncated"))
+    return [buffer.get(indices, "act", stack_num=1), *map(np.asarray, fields)]
 
 
 def successors(buffer: ReplayBuffer, indices: Index) -> Any:

@@ -303,6 +303,15 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             raise KeyError(key)
         return default_value
 
+    def get_fields(self, index: Index, keys: Sequence[str]) -> list[Any]:
+        """Read several fields of the same transitions, not stacked, and no observations.
+
+        :param index: their indices, in any shape.
+        :param keys: the fields.
+        """
+        found = self._reader.locate(index)
+        return [self._reader.field(found, key) for key in keys]
+
     def get_observations(
         self, requests: Sequence[tuple[int | list[int] | Index, str]], stack_num: int | None = None
     ) -> list[Any]:
@@ -375,8 +384,13 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         lengths = np.array([len(part) for part in self.buffers])
         if not lengths.any():
             raise ValueError("the replay buffer is empty; collect before the first update")
-        chosen = self._random_state.choice(self.buffer_num, batch_size, p=lengths / lengths.sum())
-        counts = np.bincount(chosen, minlength=self.buffer_num)
+        if self.buffer_num == 1:
+            self._random_state.random_sample(batch_size)  # what the choice below would draw
+            counts = [batch_size]
+        else:
+            share = lengths / lengths.sum()
+            chosen = self._random_state.choice(self.buffer_num, batch_size, p=share)
+            counts = np.bincount(chosen, minlength=self.buffer_num).tolist()
         return np.concatenate(
             [
                 self._index_of_entry(part_id, part._random_state.choice(len(part), counts[part_id]))

@@ -98,6 +98,8 @@ class Reader:
         value = values[0]
         if stack_num > 1:
             value = Batch.stack(values, 1) if isinstance(value, Batch) else np.stack(values, 1)
+        if len(shape) == 1:
+            return value
         return map_arrays(value, lambda array: array.reshape((*shape, *array.shape[1:]))[()])
 
     def _gather(self, found: Found, key: str) -> Any:
