@@ -333,6 +333,23 @@ def test_a_contestant_updates_once_in_c_current_steps(kind, envs, tmp_path, monk
     member.close()
 
 
+def test_a_vector_of_one_is_an_environment_for_peers():
+    setup = setups.Setup("atari", races.DQN_C10)
+    env = contestants._OneOfAVector(setup.make_vector_envs())
+    vector = setup.make_vector_envs()
+    obs, info = env.reset(seed=3)
+    np.testing.assert_array_equal(obs, vector.reset()[0][0])
+    assert env.observation_space.contains(obs)
+    assert isinstance(info, dict)
+    for _ in range(20):
+        act = env.action_space.sample()
+        obs, rew, terminated, truncated, info = env.step(act)
+        expected = vector.step([act])
+        np.testing.assert_array_equal(obs, expected[0][0])
+        assert (rew, terminated, truncated) == tuple(column[0] for column in expected[1:4])
+        assert isinstance(info, dict)
+
+
 def test_uniform_states_stay_within_what_was_seen():
     generator = np.random.default_rng(0)
     seen = np.zeros((3, 2, 4), np.bool_)
