@@ -23,7 +23,7 @@ class BareAtariLoop:
         self._actions = int(setup.spaces[1].n)
         self._generator = np.random.default_rng(setup.args.seed)
         self.learner = BareLearner(setup)
-        self._ring = FrameRing(
+        self.ring = FrameRing(
             capacity=value.buffer_size,
             env_count=value.training_num,
             n_step=value.n_step,
@@ -57,7 +57,7 @@ class BareAtariLoop:
         """Step all environments; those whose episode ended go on to the next."""
         frames, rew, terminated, truncated, _ = self._pool.step(act, self._ids)
         done = terminated | truncated
-        self._ring.add(self.stacks[:, -1], self._age, act, rew, done)
+        self.ring.add(self.stacks[:, -1], self._age, act, rew, done)
         self.stacks[:, :-1] = self.stacks[:, 1:]
         self.stacks[:, -1] = frames[:, 0]
         self._age += 1
@@ -84,17 +84,17 @@ class BareAtariLoop:
 
     def _update(self) -> None:
         count = self._batch_size
-        step, env = self._ring.draw(count)
-        act, rew, factor = self._ring.targets(step, env)
+        step, env = self.ring.draw(count)
+        act, rew, factor = self.ring.targets(step, env)
         steps, envs = [step], [env]
         if self.learner.coef:
             for _ in range(self.learner.epochs):
-                drawn, drawn_env = self._ring.draw(count)
+                drawn, drawn_env = self.ring.draw(count)
                 steps.append(drawn)
                 envs.append(drawn_env)
         steps.append(step + self._n_step)
         envs.append(env)
-        stacks = self._ring.stacks(np.concatenate(steps), np.concatenate(envs))
+        stacks = self.ring.stacks(np.concatenate(steps), np.concatenate(envs))
         self.learner.update(to_floats(stacks), *map(torch.from_numpy, (act, rew, factor)))
 
 

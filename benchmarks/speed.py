@@ -11,7 +11,7 @@ Parts, each of which can be run alone; results of the others are kept:
   breakdown    where the time of our own training goes
 
 All contestants of a part train in this one process, in turns. All of it takes about 20 minutes
-(--quick: 3) and 7 GB of memory, and wants an idle machine. Example:
+(--quick: 3) and 5 GB of memory, and wants an idle machine. Example:
 
   python benchmarks/speed.py --quick --json speed.json
 """

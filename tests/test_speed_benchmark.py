@@ -255,8 +255,10 @@ def test_the_bare_loop_sees_the_game_that_the_others_see():
     generator = np.random.default_rng(setup.args.seed)
     envs = setup.make_vector_envs()
     obs, _ = envs.reset()
+    shown = []
     ends = 0
     for step in range(400):
+        shown.append(obs[0])
         act = generator.integers(envs.action_space[0].n, size=1)
         obs, _, terminated, truncated, _ = envs.step(act)
         if terminated | truncated:
@@ -267,6 +269,46 @@ def test_the_bare_loop_sees_the_game_that_the_others_see():
         if step >= 39:
             np.testing.assert_array_equal(loop.stacks, obs)
     assert ends > 1
+    # ... and replays it.
+    stacks = loop.ring.stacks(np.arange(400), np.zeros(400, np.int64))
+    np.testing.assert_array_equal(stacks, shown)
+
+
+def capture_update(loop, monkeypatch):
+    captured = []
+    monkeypatch.setattr(loop.learner, "update", lambda *args: captured.append(args))
+    loop._update()
+    ((states, *targets),) = captured
+    return states.numpy(), *(target.numpy() for target in targets)
+
+
+def test_the_bare_loop_learns_from_successors_n_steps_on(monkeypatch):
+    setup = setups.Setup("atari", [*races.MEDQN_C20, *SMALL_ATARI, "--warmup-steps", "400"])
+    loop = bare_loop.BareAtariLoop(setup)
+    states, act, rew, factor = capture_update(loop, monkeypatch)
+    assert states.shape == (96, 4, 84, 84)
+    assert act.shape == rew.shape == factor.shape == (32,)
+    going_on = factor > 0
+    assert going_on.sum() > 16
+    # The newest frame of a state is the oldest of the stack three steps on.
+    np.testing.assert_array_equal(states[:32, -1][going_on], states[-32:, 0][going_on])
+    assert (states[:32] != states[-32:]).any(axis=(1, 2, 3)).sum() > 16
+
+
+def test_the_bare_loop_learns_from_all_it_holds_and_from_uniform_states(monkeypatch):
+    flags = races.MOUNTAIN_CAR_FLAGS["medqn_u_e4"][0]
+    loop = bare_loop.BareLoop(setups.Setup("lowdim", [*flags, "--warmup-steps", "200"]))
+    loop.ring.alive[5] = 0.0
+    states, act, rew, factor = capture_update(loop, monkeypatch)
+    obs, drawn, obs_next = np.split(states, [32, 32 + 4 * 32])
+    for given, held in zip(
+        (obs, obs_next, act, rew), ("obs", "obs_next", "act", "rew"), strict=True
+    ):
+        np.testing.assert_array_equal(given, getattr(loop.ring, held))
+    np.testing.assert_array_equal(factor == 0, np.arange(32) == 5)
+    assert factor.max() == np.float32(0.99)
+    assert len(np.unique(drawn, axis=0)) == 4 * 32
+    assert (drawn.min(axis=0) < obs.min(axis=0)).any()  # the bounds are those of all states
 
 
 @pytest.mark.parametrize("kind", ["stock", "ours", "bare"])
@@ -289,6 +331,23 @@ def test_a_contestant_updates_once_in_c_current_steps(kind, envs, tmp_path, monk
         assert member.trainer.policy._iter == 4
     assert len(updates) == 3
     member.close()
+
+
+def test_a_vector_of_one_is_an_environment_for_peers():
+    setup = setups.Setup("atari", races.DQN_C10)
+    env = contestants._OneOfAVector(setup.make_vector_envs())
+    vector = setup.make_vector_envs()
+    obs, info = env.reset(seed=3)
+    np.testing.assert_array_equal(obs, vector.reset()[0][0])
+    assert env.observation_space.contains(obs)
+    assert isinstance(info, dict)
+    for _ in range(20):
+        act = env.action_space.sample()
+        obs, rew, terminated, truncated, info = env.step(act)
+        expected = vector.step([act])
+        np.testing.assert_array_equal(obs, expected[0][0])
+        assert (rew, terminated, truncated) == tuple(column[0] for column in expected[1:4])
+        assert isinstance(info, dict)
 
 
 def test_uniform_states_stay_within_what_was_seen():
