@@ -21,6 +21,7 @@ from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
+from medqn_tianshou.optimizers import FusedRMSprop
 from medqn_tianshou.overlap import OverlappingCollector
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
@@ -321,9 +322,9 @@ def make_optimizer(model: torch.nn.Module, name: str, lr: float) -> torch.optim.
     if name == "adam":
         return torch.optim.Adam(parameters, lr=lr, fused=True)  # the same steps in one kernel
     if name == "rmsprop":
-        return torch.optim.RMSprop(parameters, lr=lr)
+        return FusedRMSprop(parameters, lr=lr)
     if name == "rmsprop-centered":
-        return torch.optim.RMSprop(parameters, lr=lr, alpha=0.95, eps=0.01, centered=True)
+        return FusedRMSprop(parameters, lr=lr, alpha=0.95, eps=0.01, centered=True)
     raise ValueError(f"optimizer={name!r} must be adam, rmsprop or rmsprop-centered")
 
 

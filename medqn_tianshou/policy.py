@@ -18,6 +18,7 @@ from tianshou.policy.base import TLearningRateScheduler
 from tianshou.policy.modelfree.dqn import DQNTrainingStats
 from torch.nn import functional as F  # noqa: N812
 
+from medqn_tianshou.acting import CompiledForward
 from medqn_tianshou.loss import (
     ConsolidationKind,
     Reduction,
@@ -145,6 +146,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             self.set_consolidation_coef(consolidation_coef)
         self._buffer: ReplayBuffer | None = None
         self._draws: list[_Draw] = []
+        self._compiled: dict[torch.nn.Module, CompiledForward | None] = {}
 
     @property
     def consolidation_coef(self) -> float:
@@ -212,11 +214,21 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             random_actions: NDArray[np.int64] = np.random.rand(count, self._action_count).argmax(1)
             if is_random.all():
                 return random_actions
-        with torch.inference_mode():
-            q_BA = self._q(self.model if model is None else model, obs)
-            actions: NDArray[np.int64] = q_BA.cpu().numpy().argmax(1)
+        actions = self._greedy_actions(self.model if model is None else model, obs)
         if exploring:
             actions[is_random] = random_actions[is_random]
+        return actions
+
+    def _greedy_actions(self, model: torch.nn.Module, obs: NDArray[Any]) -> NDArray[np.int64]:
+        actions: NDArray[np.int64]
+        forward = self._compiled.get(model)
+        if (forward is not None and not forward.is_current) or model not in self._compiled:
+            forward = self._compiled[model] = CompiledForward.of(model)
+        if forward is not None and obs.dtype != np.uint8:
+            actions = forward(obs).argmax(1)
+            return actions
+        with torch.inference_mode():
+            actions = self._q(model, obs).cpu().numpy().argmax(1)
         return actions
 
     def update(
