@@ -49,7 +49,7 @@ def make_parser() -> Parser:
     run.add("--test-num", "test environments, and episodes per evaluation", type=COUNT)
     run.add(
         "--env-backend",
-        "EnvPool, or ale-py with OpenCV; both play the same game",
+        "EnvPool or ale-py, which play the same game; auto: ale-py for one environment",
         choices=get_args(Backend),
     )
 

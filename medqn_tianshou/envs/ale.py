@@ -18,6 +18,8 @@ FRAME_SKIP = 4
 FRAME_SIZE = 84
 SCREEN_ROWS = 210  # a dozen games have up to 250; EnvPool, too, cuts off the rest
 
+_SHOWN, _SECOND = range(2)
+
 Frames = NDArray[np.uint8]
 
 
@@ -74,7 +76,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         self.observation_space = gym.spaces.Box(0, 255, stack_shape, np.uint8)
         self.action_space = gym.spaces.Discrete(len(self._actions), seed=seed)
         self._stack = np.zeros(stack_shape, np.uint8)
-        self._screen = self._ale.getScreenGrayscale()[:SCREEN_ROWS]
+        self._screens = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
         self._lives = 0
         self._game_steps = 0
         self._has_life_left = False  # the episode has ended, but not the game
@@ -99,7 +101,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
                 self._ale.reset_game()
         if self._presses_fire:
             self._ale.act(ale_py.Action.FIRE)
-        self._screen = self._ale.getScreenGrayscale()[:SCREEN_ROWS]
+        self._ale.getScreenGrayscale(self._screens[_SHOWN])
         self._lives = self._ale.lives()
         self._stack = np.full_like(self._stack, self._resized_screen())
         return self._stack, self._info(0.0)
@@ -109,15 +111,19 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
 
         :param action: index into the game's minimal action set.
         """
-        reward, screens = 0.0, []
+        reward = 0.0
         for frame in range(FRAME_SKIP):
             reward += self._ale.act(self._actions[action])
             if frame >= FRAME_SKIP - 2:
-                screens.append(self._ale.getScreenGrayscale()[:SCREEN_ROWS])
+                # The first of the last two is shown by itself if the game ends with it. If it ends
+                # before, EnvPool, too, shows the last picture once more.
+                second = frame == FRAME_SKIP - 1
+                self._ale.getScreenGrayscale(self._screens[_SECOND if second else _SHOWN])
+                if second:
+                    shown = self._screens[_SHOWN]
+                    np.maximum(shown, self._screens[_SECOND], out=shown)
             if self._ale.game_over():
                 break
-        if screens:  # else the game ended before: EnvPool shows the last picture once more
-            self._screen = np.maximum.reduce(screens)
         self._stack = np.concatenate((self._stack[1:], self._resized_screen()[None]))
 
         lives_before, self._lives = self._lives, self._ale.lives()
@@ -138,7 +144,8 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
 
     def _resized_screen(self) -> Frames:
         size = (FRAME_SIZE, FRAME_SIZE)
-        return np.asarray(cv2.resize(self._screen, size, interpolation=cv2.INTER_AREA), np.uint8)
+        screen = self._screens[_SHOWN, :SCREEN_ROWS]
+        return np.asarray(cv2.resize(screen, size, interpolation=cv2.INTER_AREA), np.uint8)
 
     def _info(self, reward: float) -> dict[str, Any]:
         return {"lives": self._lives, "reward": reward}

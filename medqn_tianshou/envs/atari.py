@@ -16,9 +16,11 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
-from tianshou.env import BaseVectorEnv, DummyVectorEnv, SubprocVectorEnv
+from tianshou.env import BaseVectorEnv, SubprocVectorEnv
 
-Backend = Literal["envpool", "ale"]
+from medqn_tianshou.envs.single import SingleVectorEnv
+
+Backend = Literal["auto", "envpool", "ale"]
 
 MAX_EPISODE_STEPS = 27_000
 """Steps after which a game is cut: 108,000 frames, half an hour of play."""
@@ -69,7 +71,7 @@ def make_atari_envs(
     num_envs: int,
     seed: int,
     training: bool,
-    backend: Backend = "envpool",
+    backend: Backend = "auto",
     frames_stack: int = 4,
     noop_max: int = 30,
     max_episode_steps: int = MAX_EPISODE_STEPS,
@@ -89,6 +91,8 @@ def make_atari_envs(
     :param training: end the episode with each life (``terminated``) and clip the rewards to their
         sign. Otherwise episodes are whole games with their own scores.
     :param backend: ``"envpool"``, or ``"ale"``: ale-py, a process per environment if several.
+        ``"auto"`` takes ale-py for one environment, which saves the way to another thread and
+        back, and EnvPool for several.
     :param frames_stack: number of frames in an observation.
     :param noop_max: see above; at least 1, which leaves nothing to chance.
     :param max_episode_steps: steps after which a game is cut (``truncated``), over all its lives.
@@ -110,6 +114,11 @@ def make_atari_envs(
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")
 
+    if backend == "auto":
+        wanted: Backend = "ale" if num_envs == 1 else "envpool"
+        package = {"ale": "ale_py", "envpool": "envpool"}[wanted]
+        other: Backend = "envpool" if wanted == "ale" else "ale"
+        backend = wanted if find_spec(package) else other
     rom = _rom_of_task()[task]
     # Hashed, so that the environments of runs with neighbouring seeds do not play alike.
     first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) % 2**30
@@ -145,7 +154,7 @@ def make_atari_envs(
         for i in range(num_envs)
     ]
     # Not ShmemVectorEnv: no faster at this size, and it loads each game once more to see its space.
-    return DummyVectorEnv(env_fns) if num_envs == 1 else SubprocVectorEnv(env_fns)
+    return SingleVectorEnv(env_fns[0]()) if num_envs == 1 else SubprocVectorEnv(env_fns)
 
 
 class EnvPoolVectorEnv(BaseVectorEnv):
