@@ -11,14 +11,15 @@ from setups import PIXEL_SCALE, Setup
 
 
 class BareAtariLoop:
-    """Training on Atari games, straight on EnvPool.
+    """Training on Atari games, straight on EnvPool, or on ale-py if there is but one.
 
     :param setup: the settings.
     """
 
     def __init__(self, setup: Setup) -> None:
         value = setup.value
-        self._pool: Any = setup.make_vector_envs().pool
+        envs = setup.make_vector_envs()
+        self._pool: Any = OneGame(envs.env) if hasattr(envs, "env") else envs.pool
         self._ids = np.arange(value.training_num, dtype=np.int32)
         self._actions = int(setup.spaces[1].n)
         self._generator = np.random.default_rng(setup.args.seed)
@@ -96,6 +97,31 @@ class BareAtariLoop:
         envs.append(env)
         stacks = self.ring.stacks(np.concatenate(steps), np.concatenate(envs))
         self.learner.update(to_floats(stacks), *map(torch.from_numpy, (act, rew, factor)))
+
+
+class OneGame:
+    """A game that is called as a pool of EnvPool is, as far as it is called here.
+
+    :param env: the game.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._ended = False
+
+    def reset(self, ids: Any) -> tuple[Any, None]:
+        """Start the first episode."""
+        return self._env.reset()[0][None, -1:], None
+
+    def step(self, act: Any, ids: Any) -> tuple[Any, Any, Any, Any, None]:
+        """Step, or go on to the next episode after the end of one."""
+        rew, terminated, truncated = 0.0, False, False
+        if self._ended:
+            obs, _ = self._env.reset()
+        else:
+            obs, rew, terminated, truncated, _ = self._env.step(act[0])
+        self._ended = terminated or truncated
+        return obs[None, -1:], *map(np.array, ([rew], [terminated], [truncated])), None
 
 
 class BareLoop:

@@ -45,6 +45,16 @@ class Ours(TrainerContestant):
         super().__init__(self.training.trainer)
         self.training.policy.set_env_step(0)
 
+    def advance(self, env_steps: int) -> None:
+        """Train for some environment steps; nothing goes on in the background after them."""
+        super().advance(env_steps)
+        self.training.train_collector.settle()
+
+    def close(self) -> None:
+        """Free what it holds."""
+        self.training.train_collector.stop()
+        super().close()
+
 
 class StableBaselines:
     """Stable-Baselines3's DQN on the same game and schedule, where it is installed.

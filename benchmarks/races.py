@@ -25,25 +25,30 @@ MEDQN_C20 = (*QBERT, "--algo", "medqn", "--step-per-collect", "20")
 MEDQN_C40 = (*QBERT, "--algo", "medqn", "--step-per-collect", "40")
 TEN = ("--training-num", "10")
 RAW = ("--replay", "raw")
+OVERLAP = ("--overlap",)
+ENVPOOL = ("--env-backend", "envpool")  # which Tianshou's example takes, if it is installed
 
 ATARI_ENTRIES = {
-    "stock_dqn": Entry("stock", "atari", DQN_C10),
-    "stock_medqn_r_c20": Entry("stock", "atari", MEDQN_C20),
-    "stock_medqn_r_c40": Entry("stock", "atari", MEDQN_C40),
+    "stock_dqn": Entry("stock", "atari", (*DQN_C10, *ENVPOOL)),
+    "stock_medqn_r_c20": Entry("stock", "atari", (*MEDQN_C20, *ENVPOOL)),
+    "stock_medqn_r_c40": Entry("stock", "atari", (*MEDQN_C40, *ENVPOOL)),
     "dqn": Entry("ours", "atari", DQN_C10),
     "medqn_r_c20": Entry("ours", "atari", MEDQN_C20),
     "medqn_r_c20_raw": Entry("ours", "atari", (*MEDQN_C20, *RAW)),
     "medqn_r_c40": Entry("ours", "atari", MEDQN_C40),
     "medqn_r_c40_raw": Entry("ours", "atari", (*MEDQN_C40, *RAW)),
+    "medqn_r_c20_overlap": Entry("ours", "atari", (*MEDQN_C20, *OVERLAP)),
+    "medqn_r_c40_overlap": Entry("ours", "atari", (*MEDQN_C40, *OVERLAP)),
     "bare_dqn": Entry("bare", "atari", DQN_C10),
     "bare_medqn_r_c20": Entry("bare", "atari", MEDQN_C20),
     "bare_medqn_r_c40": Entry("bare", "atari", MEDQN_C40),
-    "sb3_dqn": Entry("sb3", "atari", DQN_C10),
+    "sb3_dqn": Entry("sb3", "atari", (*DQN_C10, *ENVPOOL)),
 }
 ATARI10_ENTRIES = {
     "stock_dqn": Entry("stock", "atari", (*DQN_C10, *TEN)),
     "stock_medqn_r_c40": Entry("stock", "atari", (*MEDQN_C40, *TEN)),
     "medqn_r_c40": Entry("ours", "atari", (*MEDQN_C40, *TEN)),
+    "medqn_r_c40_overlap": Entry("ours", "atari", (*MEDQN_C40, *TEN, *OVERLAP)),
     "bare_medqn_r_c40": Entry("bare", "atari", (*MEDQN_C40, *TEN)),
 }
 MINATAR_FLAGS: dict[str, tuple[tuple[str, ...], int]] = {
@@ -180,7 +185,7 @@ def show_race(prefix: str, title: str, notes: str, result: Result) -> Section:
 
 
 def _by_counterpart(figures: Mapping[str, float], name: str, kind: str) -> str:
-    base = re.sub(r"^(stock|bare|sb3)_|_raw$", "", name)
+    base = re.sub(r"^(stock|bare|sb3)_|_(raw|overlap)$", "", name)
     counterpart = figures.get(f"{kind}_{base}")
     return "" if counterpart is None else f"{figures[name] / counterpart:.2f}"
 
@@ -215,7 +220,9 @@ def _race(prefix: str, title: str, entries: Mapping[str, Entry], notes: str) -> 
 
 ATARI_NOTES = (
     "C (`c20`) is the number of environment steps between updates, 10 where none is named; `raw` "
-    "is with Tianshou's own buffer, the others of ours with the compact one."
+    "is with Tianshou's own buffer, the others of ours with the compact one; `overlap` is with "
+    "`--overlap`. One environment of ours, and of the bare loop, runs on ale-py in the same "
+    "thread, as our script has it; all others run on EnvPool, as in Tianshou's example."
 )
 SMALL_NOTES = "C (`c32`) is the number of environment steps between updates, E (`e2`) of epochs."
 
