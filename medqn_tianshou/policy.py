@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from typing import Any, Self, cast
 
@@ -28,7 +29,7 @@ from medqn_tianshou.loss import (
 from medqn_tianshou.networks import to_device
 from medqn_tianshou.samplers import Observations, RealStateSampler, StateSampler
 from medqn_tianshou.schedules import ConstantSchedule, Schedule
-from medqn_tianshou.targets import SingleFetch, Steps, nstep_returns, successors
+from medqn_tianshou.targets import SingleFetch, Steps, join, nstep_returns, successors
 
 _NO_INFO = Batch()
 _EPS_IS_ZERO = 1e-8
@@ -236,8 +237,16 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     ) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
         if buffer is not None and SingleFetch.suits(buffer):
-            buffer = cast(ReplayBuffer, SingleFetch(buffer, self.n_step))
+            from_buffer = self._coef > 0 and type(self.state_sampler) is RealStateSampler
+            draw_states = partial(self._draw_indices, buffer) if from_buffer else None
+            buffer = cast(ReplayBuffer, SingleFetch(buffer, self.n_step, draw_states))
         return super().update(sample_size, buffer, **kwargs)
+
+    def _draw_indices(self, buffer: ReplayBuffer, batch_size: int) -> list[NDArray[np.int_]]:
+        """Draw the indices of states to consolidate on, for each epoch anew."""
+        sampler: Any = self.state_sampler
+        size = self.consolidation_batch_size or batch_size
+        return [sampler.draw_indices(size, buffer) for _ in range(self.consolidation_epochs)]
 
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
@@ -251,7 +260,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             obs_next = batch.obs_next
         else:
             obs_next = successors(buffer, steps.index_NI[-1])
-        self._draws = self._draw_states(len(indices))
+        if isinstance(buffer, SingleFetch) and buffer.states:
+            self._draws = [_Draw(states) for states in buffer.states]
+        else:
+            self._draws = self._draw_states(len(indices))
         with_returns = cast(BatchWithReturnsProtocol, batch)
         with_returns.returns = nstep_returns(steps, self._value(obs_next), self.gamma)
         if hasattr(batch, "weight"):
@@ -275,9 +287,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """
         next_input = _network_input(obs_next)
         if self._draws and not self._sync_is_due:
-            inputs = [next_input, *(draw.states for draw in self._draws)]
-            all_q_BA = self._q(self.model_old, np.concatenate(inputs))
-            target_q_BA, *draws_q_BA = all_q_BA.tensor_split(
+            inputs = [*(draw.states for draw in self._draws), next_input]
+            *draws_q_BA, target_q_BA = self._q(self.model_old, join(inputs)).tensor_split(
                 np.cumsum([len(states) for states in inputs[:-1]]).tolist()
             )
             for draw, draw_q_BA in zip(self._draws, draws_q_BA, strict=True):
@@ -349,8 +360,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         if draw is None:
             return self._q(self.model, obs), None
         # One pass over both costs less than two.
-        both = np.concatenate((obs, draw.states))
-        q_BA, states_q_BA = self._q(self.model, both).tensor_split((len(obs),))
+        both_q_BA = self._q(self.model, join((obs, draw.states)))
+        q_BA, states_q_BA = both_q_BA.tensor_split((len(obs),))
         if draw.target_q_BA is None:  # the target network has just changed
             with torch.no_grad():
                 draw.target_q_BA = self._q(self.model_old, draw.states)

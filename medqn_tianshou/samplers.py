@@ -85,13 +85,14 @@ class RealStateSampler(SeededSampler):
 
     def sample(self, batch_size: int, buffer: ObservationBuffer) -> Observations:
         """Draw states from the buffer, each entry as likely as any other, with replacement."""
-        if len(buffer) == 0:
-            raise ValueError("the replay buffer is empty; collect before the first update")
-        observations = buffer.get(self._draw_indices(batch_size, buffer), "obs")
+        observations = buffer.get(self.draw_indices(batch_size, buffer), "obs")
         # Environments with an action mask wrap the observation, see Tianshou's DQNPolicy.forward.
         return np.asarray(getattr(observations, "obs", observations))
 
-    def _draw_indices(self, batch_size: int, buffer: ObservationBuffer) -> NDArray[np.int_]:
+    def draw_indices(self, batch_size: int, buffer: ObservationBuffer) -> NDArray[np.int_]:
+        """Draw the entries alone, for who reads them together with others."""
+        if len(buffer) == 0:
+            raise ValueError("the replay buffer is empty; collect before the first update")
         index_of_entries = getattr(buffer, "index_of_entries", None)
         if index_of_entries is not None:
             return np.asarray(

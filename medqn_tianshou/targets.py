@@ -1,5 +1,6 @@
 """TD targets, and the observations they need, without reading anything twice or in vain."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,14 +21,25 @@ class SingleFetch:
     Tianshou reads with a batch its successors, which n-step targets do not use, and then both again
     n steps on. Here ``obs_next`` is n steps on to begin with, and nothing else is read.
 
+    The states to consolidate on are read with them, if they are the buffer's: one request decodes
+    what lies close together once, and puts all in one array, where :func:`join` need not copy.
+
     :param buffer: a buffer for which :meth:`suits` holds.
     :param n_step: steps of reward before bootstrapping.
+    :param draw_states: draws the indices of states for a number of transitions; None draws none.
     """
 
-    def __init__(self, buffer: ReplayBuffer, n_step: int) -> None:
+    def __init__(
+        self,
+        buffer: ReplayBuffer,
+        n_step: int,
+        draw_states: Callable[[int], list[Index]] | None = None,
+    ) -> None:
         self.buffer = buffer
         self.n_step = n_step
         self.steps: Steps
+        self.states: list[NDArray[Any]] = []
+        self._draw_states = draw_states
 
     @staticmethod
     def suits(buffer: ReplayBuffer) -> bool:
@@ -38,12 +50,9 @@ class SingleFetch:
         """Draw transitions as the buffer does."""
         indices = self.buffer.sample_indices(batch_size)
         self.steps = steps = Steps.read(self.buffer, indices, self.n_step)
-        if isinstance(self.buffer, CompactVectorReplayBuffer):
-            requests = [(indices, "obs"), (steps.index_NI[-1], "obs_next")]
-            obs, obs_next = self.buffer.get_observations(requests)
-        else:
-            obs = self.buffer.get(indices, "obs")
-            obs_next = successors(self.buffer, steps.index_NI[-1])
+        drawn = [] if self._draw_states is None else self._draw_states(len(indices))
+        obs, *states, obs_next = self._read([indices, *drawn], steps.index_NI[-1])
+        self.states = [getattr(state, "obs", state) for state in states]
         batch = Batch()
         batch.__dict__.update(  # all of them arrays, or batches: nothing to convert
             obs=obs,
@@ -55,6 +64,18 @@ class SingleFetch:
             obs_next=obs_next,
         )
         return batch, indices
+
+    def _read(self, current: list[Index], last: Index) -> list[Any]:
+        """Read observations at some indices, and the successors of the last."""
+        buffer = self.buffer
+        if isinstance(buffer, CompactVectorReplayBuffer):
+            return buffer.get_observations([*((i, "obs") for i in current), (last, "obs_next")])
+        if buffer._save_obs_next:
+            return [*(buffer.get(i, "obs") for i in current), successors(buffer, last)]
+        parts = [*current, buffer.next(last)]
+        stops = np.cumsum([len(index) for index in parts]).tolist()
+        whole = buffer.get(np.concatenate(parts), "obs")
+        return [whole[stop - len(index) : stop] for index, stop in zip(parts, stops, strict=True)]
 
 
 class Steps(NamedTuple):
@@ -89,6 +110,24 @@ def _read_fields(buffer: ReplayBuffer, indices: Index, index_NI: Index) -> list[
         return [act[0], *others]
     fields = (buffer.get(index_NI, key, stack_num=1) for key in ("rew", "terminated", "truncated"))
     return [buffer.get(indices, "act", stack_num=1), *map(np.asarray, fields)]
+
+
+def join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays; those that lie one after another in memory need no copy."""
+    first = arrays[0]
+    place = first.ctypes.data
+    for array in arrays:
+        if (
+            array.base is not first.base
+            or array.ctypes.data != place
+            or not array.flags.c_contiguous
+        ):
+            return np.concatenate(arrays)
+        place += array.nbytes
+    if first.base is None:
+        return np.concatenate(arrays)
+    count = sum(map(len, arrays))
+    return np.lib.stride_tricks.as_strided(first, (count, *first.shape[1:]), first.strides)
 
 
 def successors(buffer: ReplayBuffer, indices: Index) -> Any:

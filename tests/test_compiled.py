@@ -1,0 +1,188 @@
+"""Compiled code gives torch's numbers: the forward pass of small networks, and RMSprop."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from medqn_tianshou import MeDQNPolicy, MinAtarQNetwork, MLPQNetwork, NatureQNetwork
+from medqn_tianshou.acting import CompiledForward
+from medqn_tianshou.networks import QNetwork
+from medqn_tianshou.optimizers import FusedRMSprop
+from medqn_tianshou.targets import join
+
+GRID = (4, 10, 10)
+
+
+def make_networks():
+    torch.manual_seed(0)
+    generator = np.random.default_rng(0)
+    cells = generator.random((5, *GRID)) < 0.2
+    yield "grid", MinAtarQNetwork(observation_shape=GRID, action_count=6), cells
+    yield "grid of numbers", MinAtarQNetwork(observation_shape=GRID, action_count=6), cells * 3
+    yield (
+        "vector",
+        MLPQNetwork(observation_shape=(3,), action_count=2),
+        generator.normal(size=(5, 3)),
+    )
+    one_layer = MLPQNetwork(observation_shape=(3,), action_count=2, hidden_sizes=())
+    yield "one layer", one_layer, generator.normal(size=(1, 3)).astype(np.float32)
+
+
+NETWORKS = {name: (network, obs) for name, network, obs in make_networks()}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_values_are_torchs_before_and_after_a_step(name):
+    network, obs = copy.deepcopy(NETWORKS[name])
+    forward = CompiledForward.of(network)
+    optim = torch.optim.SGD(network.parameters(), lr=0.1)
+    for _ in range(3):
+        q_BA = network(obs)[0]
+        np.testing.assert_allclose(forward(obs), q_BA.detach().numpy(), rtol=1e-5, atol=1e-6)
+        optim.zero_grad()
+        q_BA.pow(2).sum().backward()
+        optim.step()  # in place: the compiled pass sees it
+        assert forward.is_current
+
+
+def test_what_is_not_a_number_stays_so():
+    network, obs = copy.deepcopy(NETWORKS["vector"])
+    obs = obs.copy()
+    obs[0, 0] = np.nan
+    expected = network(obs)[0].detach().numpy()
+    assert np.isnan(expected[0]).all()
+    np.testing.assert_allclose(CompiledForward.of(network)(obs), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda network: network.double().float(),
+        lambda network: network.load_state_dict(
+            {name: value + 1 for name, value in network.state_dict().items()}, assign=True
+        ),
+        lambda network: network.advantage[0].register_forward_hook(lambda *_: None),
+    ],
+    ids=["moved", "assigned", "hooked"],
+)
+def test_it_knows_when_the_network_is_no_longer_its_own(change):
+    network, obs = copy.deepcopy(NETWORKS["vector"])
+    policy = MeDQNPolicy(
+        model=network,
+        optim=torch.optim.SGD(network.parameters(), lr=0.1),
+        action_space=spaces.Discrete(2),
+        target_update_freq=1,
+    )
+    policy.choose_actions(obs, explore=False)
+    forward = policy._compiled[network]
+    assert forward.is_current
+    change(network)
+    assert not forward.is_current
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(-1)
+    expected = network(obs)[0].argmax(dim=1).tolist()
+    assert policy.choose_actions(obs, explore=False).tolist() == expected
+
+
+def test_a_copy_acts_by_its_own_parameters():
+    network, obs = copy.deepcopy(NETWORKS["vector"])
+    policy = MeDQNPolicy(
+        model=network,
+        optim=torch.optim.SGD(network.parameters(), lr=0.1),
+        action_space=spaces.Discrete(2),
+        target_update_freq=1,
+    )
+    before = policy.choose_actions(obs, explore=False)
+    other = copy.deepcopy(policy)
+    with torch.no_grad():
+        other.model.advantage[-1].weight.mul_(-1)
+        other.model.advantage[-1].bias.mul_(-1)
+    np.testing.assert_array_equal(other.choose_actions(obs, explore=False), 1 - before)
+    np.testing.assert_array_equal(policy.choose_actions(obs, explore=False), before)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        NatureQNetwork(observation_shape=(4, 84, 84), action_count=6),
+        MLPQNetwork(observation_shape=(3,), action_count=2, dueling=True),
+        MLPQNetwork(observation_shape=(3,), action_count=2).double(),
+        QNetwork(
+            features=nn.Sequential(nn.Conv2d(4, 2, 3, stride=2), nn.ReLU(), nn.Flatten()),
+            hidden=(32, 4),
+            action_count=2,
+        ),
+        QNetwork(features=nn.Sequential(nn.Flatten(), nn.Tanh()), hidden=(3, 4), action_count=2),
+        nn.Linear(3, 2),
+    ],
+    ids=["large", "dueling", "double", "strided", "other layers", "other class"],
+)
+def test_what_it_cannot_do_is_left_to_torch(network):
+    assert CompiledForward.of(network) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": 1e-3, "alpha": 0.95, "eps": 0.01, "centered": True},
+        {"lr": 1e-2},
+        {"lr": 1e-3, "momentum": 0.5},  # not in the kernel
+    ],
+    ids=["centered", "plain", "momentum"],
+)
+def test_fused_rmsprop_takes_torchs_steps_and_keeps_its_state(options):
+    torch.manual_seed(2)
+    ours = [nn.Parameter(torch.randn(shape)) for shape in ((7, 5), (5,), (3,))]
+    theirs = copy.deepcopy(ours)
+    fused, stock = FusedRMSprop(ours, **options), torch.optim.RMSprop(theirs, **options)
+    for step in range(30):
+        for one, other in zip(ours[:2], theirs[:2], strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        fused.step()
+        stock.step()
+        if step == 15:  # the state is torch's own, and can be taken over
+            state = copy.deepcopy(stock.state_dict())
+            assert state["state"].keys() == fused.state_dict()["state"].keys()
+            assert state["state"][0].keys() == fused.state_dict()["state"][0].keys()
+            fused.load_state_dict(state)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(fused.state.values(), stock.state.values(), strict=True):
+        for name, value in other.items():
+            torch.testing.assert_close(one[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_fused_rmsprop_takes_the_rate_that_a_schedule_sets():
+    parameter = nn.Parameter(torch.ones(3))
+    optim = FusedRMSprop([parameter], lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optim, step_size=1, gamma=0.0)
+    for expected_to_move in (True, False):
+        before = parameter.detach().clone()
+        parameter.grad = torch.ones(3)
+        optim.step()
+        schedule.step()
+        assert bool((parameter != before).any()) == expected_to_move
+
+
+def test_joining_copies_only_what_is_apart():
+    whole = np.arange(24.0).reshape(6, 4)
+    pieces = whole[:2], whole[2:5]
+    joined = join(pieces)
+    np.testing.assert_array_equal(joined, whole[:5])
+    assert np.shares_memory(joined, whole)
+    for apart in (
+        (whole[:2], whole[3:]),
+        (whole[2:], whole[:2]),
+        (whole[:2].copy(), whole[2:].copy()),
+        (whole[:2, :2], whole[2:4, :2]),
+        (whole[:, :2], whole[:, 2:]),
+    ):
+        joined = join(apart)
+        np.testing.assert_array_equal(joined, np.concatenate(apart))
+        assert not np.shares_memory(joined, whole)
