@@ -9,6 +9,7 @@ Parts, each of which can be run alone; results of the others are kept:
   mountaincar  MountainCar
   update       the time of one policy.update on Atari
   breakdown    where the time of our own training goes
+  options      memory format, optimizer, threads and torch.compile, one at a time
 
 All contestants of a part train in this one process, in turns. All of it takes about 20 minutes
 (--quick: 3) and 5 GB of memory, and wants an idle machine. Example:
@@ -24,6 +25,7 @@ from importlib import metadata
 from pathlib import Path
 
 import breakdown
+import options
 import races
 from ratios import summarize
 from report import Part, Report, note
@@ -53,6 +55,7 @@ PARTS: dict[str, Part] = {
     "mountaincar": races.MOUNTAIN_CAR_PART,
     "update": races.UPDATE,
     "breakdown": breakdown.BREAKDOWN,
+    "options": options.OPTIONS,
 }
 NEED_ATARI = {"atari", "atari10", "update", "breakdown"}
 NEED_MINATAR = {"minatar", "breakdown"}
@@ -79,6 +82,7 @@ class Sizes:
     """Chunks that are timed, of each contestant."""
     dropped: int = 2
     """Chunks before those."""
+    option_turns: int = 40
     update_turns: int = 100
     breakdown_chunks: int = 10
 
@@ -102,8 +106,7 @@ def make_parser() -> Parser:
     parser = Parser(description=__doc__)
     parser.add_argument(
         "--parts",
-        default=",".join(PARTS),
-        help="what to measure, separated by commas (default: everything)",
+        help="what to measure, separated by commas (default: all; with --quick all but options)",
     )
     parser.add_argument("--quick", action="store_true", help="all ratios in about three minutes")
     parser.add_argument(
@@ -125,7 +128,9 @@ def main(arguments: Sequence[str] | None = None, sizes: Sizes | None = None) -> 
     """
     parser = make_parser()
     args = parser.parse_args(arguments)
-    names = args.parts.split(",")
+    names = args.parts.split(",") if args.parts else [*PARTS]
+    if args.quick and not args.parts:
+        names.remove("options")
     for name in names:
         if name not in PARTS:
             parser.bad("--parts", repr(name), f"is not a part; choose from {','.join(PARTS)}")

@@ -13,11 +13,14 @@ from tianshou.data import Batch
 report = load_script("benchmarks/report.py")
 speed = load_script("benchmarks/speed.py")
 # Those that it imports.
-bare_learner, bare_loop, bare_replay, breakdown, contestants, races, ratios, setups, stock = (
+(
+    bare_learner, bare_loop, bare_replay, breakdown, contestants, options, races, ratios, setups,
+    stock,
+) = (
     sys.modules[name]
     for name in (
-        "bare_learner", "bare_loop", "bare_replay", "breakdown", "contestants", "races", "ratios",
-        "setups", "stock",
+        "bare_learner", "bare_loop", "bare_replay", "breakdown", "contestants", "options", "races",
+        "ratios", "setups", "stock",
     )
 )  # fmt: skip
 
@@ -406,3 +409,25 @@ def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, flags, problem)
     assert stopped.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert problem in line
+
+
+def test_options_change_the_time_of_an_update_and_not_its_result():
+    every = options.choices(cores=2)
+    defaults = {choice.family: choice for choice in reversed(every)}
+    assert list(every[:1]) == [defaults["atari"]]
+    for family, default in defaults.items():
+        expected, update = options.make_update(default)
+        update()
+        others = [choice for choice in every if choice.family == family and choice != default]
+        assert len(others) >= 4
+        for choice in others:
+            if choice.compiled:  # takes half a minute
+                continue
+            network, update = options.make_update(choice)
+            update()
+            assert torch.get_num_threads() == choice.threads
+            for one, other in zip(network.parameters(), expected.parameters(), strict=True):
+                # The first step of Adam is as large for a tiny gradient as for a large one.
+                torch.testing.assert_close(one, other, rtol=0, atol=2.1e-3)
+                assert ((one - other).abs() > 1e-5).float().mean() < 0.01
+    torch.set_num_threads(1)
