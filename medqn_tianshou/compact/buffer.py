@@ -14,7 +14,7 @@ from medqn_tianshou.compact.file import ReplayFileError, read_replay, write_repl
 from medqn_tianshou.compact.part import FLAGS, TERMINATED, TRUNCATED, Part
 from medqn_tianshou.compact.reading import OBSERVATIONS, Index, Reader
 from medqn_tianshou.compact.storage import Storage
-from medqn_tianshou.compact.trees import Leaves, leaves, map_arrays
+from medqn_tianshou.compact.trees import leaves, map_arrays
 from medqn_tianshou.replay import seed_replay_buffer
 
 _REQUIRED = {"obs", "act", "rew", "terminated", "truncated", "obs_next"}
@@ -182,13 +182,13 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         if missing := _REQUIRED - keys:
             raise ValueError(f"the batch has no {sorted(missing)}, which a transition needs")
         ids = range(self.buffer_num) if buffer_ids is None else np.asarray(buffer_ids).tolist()
-        stacks = dict(leaves(batch.obs))
-        successors = dict(leaves(batch.obs_next))
+        stacks = leaves(batch.obs)
+        successors = leaves(batch.obs_next)
         if stacked:
             successors = {name: value[:, -1] for name, value in successors.items()}
         else:
             stacks = {name: value[:, None] for name, value in stacks.items()}
-        fields: Leaves = dict(leaves(batch.act, "act"))
+        fields = leaves(batch.act, "act")
         fields["rew"] = np.asarray(batch.rew, float)
         for key in self.keep:
             if key in keys:

@@ -1,6 +1,6 @@
 """Observations and other fields may be nested Batches: take them apart, and put them together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,16 @@ Leaves = dict[str, NDArray[Any]]
 _SEPARATOR = "\0"  # between the keys of nested Batches, which may hold any other character
 
 
-def leaves(value: Any, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+def leaves(value: Any, name: str = "") -> Leaves:
     """Name the arrays in a value: one, or those of a Batch by their paths."""
-    if isinstance(value, np.ndarray) or not isinstance(value, Batch):
-        yield name, np.asarray(value)
-    else:
-        for key in sorted(value.get_keys()):
-            yield from leaves(value[key], f"{name}{_SEPARATOR}{key}" if name else key)
+    if isinstance(value, np.ndarray):
+        return {name: value}
+    if not isinstance(value, Batch):
+        return {name: np.asarray(value)}
+    arrays: Leaves = {}
+    for key in sorted(value.get_keys()):
+        arrays |= leaves(value[key], f"{name}{_SEPARATOR}{key}" if name else key)
+    return arrays
 
 
 def tree(arrays: Leaves, key: str = "") -> Any:
