@@ -7,6 +7,8 @@ from medqn_tianshou.envs.ple import register_ple_games
 from medqn_tianshou.loss import consolidation_loss
 from medqn_tianshou.memory import MemoryMonitor
 from medqn_tianshou.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
+from medqn_tianshou.optimizers import FusedRMSprop
+from medqn_tianshou.overlap import OverlappingCollector
 from medqn_tianshou.policy import MeDQNPolicy, MeDQNTrainingStats
 from medqn_tianshou.replay import seed_replay_buffer
 from medqn_tianshou.samplers import (
@@ -21,6 +23,7 @@ from medqn_tianshou.version import __version__
 __all__ = [
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
+    "FusedRMSprop",
     "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
@@ -30,6 +33,7 @@ __all__ = [
     "MinAtarQNetwork",
     "MixedStateSampler",
     "NatureQNetwork",
+    "OverlappingCollector",
     "RealStateSampler",
     "ReplayFileError",
     "StateSampler",

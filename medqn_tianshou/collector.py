@@ -7,12 +7,14 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tianshou.data import Batch, Collector, CollectStats, VectorReplayBuffer
+from tianshou.data import Batch, Collector, CollectStats
 from tianshou.data.buffer.base import ReplayBuffer
 from tianshou.data.collector import CollectActionBatchProtocol, StepHookProtocol
 from tianshou.data.types import ObsBatchProtocol, RolloutBatchProtocol
 from tianshou.env import BaseVectorEnv
 from tianshou.policy import BasePolicy
+
+from medqn_tianshou.compact import CompactVectorReplayBuffer
 
 Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
 """Chooses actions for observations of the environments with these numbers."""
@@ -67,8 +69,11 @@ class LeanCollector(Collector[CollectStats]):
         super().__init__(
             policy,
             env,
-            # The base class would otherwise create a buffer of 10,000 entries per environment.
-            buffer if buffer is not None else VectorReplayBuffer(len(env), len(env)),
+            # The base class would otherwise create one of 10,000 entries per environment, and
+            # compile code for it.
+            CompactVectorReplayBuffer(len(env), len(env), random_seed=0)
+            if buffer is None
+            else buffer,
             exploration_noise=exploration_noise,
             on_step_hook=on_step_hook,
         )

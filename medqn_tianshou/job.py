@@ -231,7 +231,9 @@ def make_replay(
         make_compact().add(example)
     except ValueError as error:
         parser.bad("--memory-cap", format_bytes(nbytes), f"is too little: {error}")
-    promise = f"up to {size:,} transitions, compact, in at most {format_bytes(nbytes)}"
+    promise = f"up to {size:,} transitions, compact"
+    if value.memory_cap is not None:
+        promise += f", in at most {format_bytes(nbytes)}"
     return make_compact(), nbytes, promise
 
 
