@@ -11,7 +11,7 @@ Parts, each of which can be run alone; results of the others are kept:
   rss       memory of whole processes, as in the paper's tables
   peers     other libraries' buffers on the same frames
 
-All of it takes about an hour and 9 GB of memory, and wants an idle machine. Example:
+All of it takes about 40 minutes and 9 GB of memory, and wants an idle machine. Example:
 
   OMP_NUM_THREADS=1 python benchmarks/memory.py --parts bytes,times
 """
@@ -60,9 +60,9 @@ class Sizes:
     add_passes: int = 250
     small_transitions: int = 10_000
     large_transitions: int = 1_000_000
-    training_steps: tuple[int, int] = (10_000, 40_000)
-    """Atari, MinAtar."""
-    training_repeats: int = 5
+    training_steps: tuple[tuple[int, int], tuple[int, int]] = ((10_000, 200), (10_000, 400))
+    """Atari, MinAtar: environment steps to fill the buffers, and in a turn."""
+    training_turns: int = 31
     rss_divisor: int = 1
     """Buffers of the memory tables are smaller by this."""
     rss_rounds: int = 50
@@ -78,8 +78,8 @@ QUICK = Sizes(
     add_passes=20,
     small_transitions=1_000,
     large_transitions=20_000,
-    training_steps=(800, 8_000),
-    training_repeats=1,
+    training_steps=((200, 40), (200, 40)),
+    training_turns=3,
     rss_divisor=100,
     rss_rounds=3,
 )

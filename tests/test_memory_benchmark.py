@@ -134,31 +134,18 @@ def test_workers_are_processes_whose_last_line_counts(tmp_path, monkeypatch):
     assert processes.run_worker("train", rounds=3) == {"job": "train", "rounds": 3}
 
 
-def test_speed_leaves_out_the_first_half_and_the_evaluations():
-    rows = [
-        {"env_step": "0", "steps_per_s": ""},
-        {"env_step": "400", "steps_per_s": "10"},
-        {"env_step": "500", "steps_per_s": "10"},
-        {"env_step": "700", "steps_per_s": "100"},  # 2 s
-        {"env_step": "1000", "steps_per_s": "50"},  # 6 s
-    ]
-    assert training.speed_of_second_half(rows) == pytest.approx(500 / 8)
-    atari = [
-        rows[0],
-        {"env_step": "500", "steps_per_s": "7"},
-        {"env_step": "1000", "steps_per_s": "9"},
-    ]
-    assert training.speed_of_second_half(atari) == pytest.approx(9)
-
-
-def test_training_scripts_know_the_flags():
-    for script, *flags in training.SCRIPTS.values():
-        module = load_script(script)
-        filled = [flag.format(half=400, whole=8000) for flag in flags]
-        parser = module.make_parser()
-        for replay in play.REPLAY:
-            settings = module.resolve(parser, parser.parse_args([*filled, "--replay", replay]))
-            assert settings["replay"].value == replay
+def test_training_speed_is_of_the_same_training_with_either_buffer(monkeypatch):
+    monkeypatch.setattr(
+        training, "TRAININGS", {"MinAtar": training.TRAININGS["MinAtar Breakout, MeDQN(R)"]}
+    )
+    sizes = replace(TINY, training_steps=((64, 8),), training_turns=2)
+    result = training.measure_training(sizes)
+    speeds = result["steps_per_s"]["MinAtar"]
+    assert {name: len(values) for name, values in speeds.items()} == {"raw": 2, "compact": 2}
+    section = training.show_training(result)
+    (target,) = section.targets
+    assert target.value == pytest.approx(np.median(speeds["raw"]) / np.median(speeds["compact"]))
+    assert "64 transitions" in section.notes
 
 
 def run(out, parts, *flags):

@@ -36,7 +36,7 @@ def command(out, *flags):
 def test_every_figure_and_table_outside_atari_has_its_command():
     assert set(FIGURES) == {
         "fig3a", "fig3b", "fig4a", "fig4b", "fig4c", "fig4d",
-        "fig5a", "fig5b", "fig5c", "fig5d", "table1", "table2",
+        "fig5a", "fig5b", "fig5c", "fig5d", "table1", "table2", "overlap",
     }  # fmt: skip
     for figure in FIGURES.values():
         parser = load_script(figure.script).make_parser()
