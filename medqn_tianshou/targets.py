@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer
 
 from medqn_tianshou.compact import CompactVectorReplayBuffer
+from medqn_tianshou.networks import to_device
 
 Index = NDArray[np.int_]
 
@@ -156,8 +157,6 @@ def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Te
         return_I = steps.rew_NI[n] + gamma * return_I
     discounts = np.cumprod([1.0] + [gamma] * n_step)
     # In double precision, as Tianshou has it.
-    factor_I = torch.as_tensor(
-        discounts[length_I] * ~steps.terminated_NI[-1], device=value_I.device
-    )
-    reward_I = torch.as_tensor(return_I, device=value_I.device)
+    factor_I = to_device(discounts[length_I] * ~steps.terminated_NI[-1], value_I.device)
+    reward_I = to_device(return_I, value_I.device)
     return (value_I.double() * factor_I + reward_I).to(value_I.dtype)[:, None]
