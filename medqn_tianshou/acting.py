@@ -1,4 +1,4 @@
-"""Action values of a few states on the CPU, compiled: for networks that torch is too heavy for."""
+"""Choosing actions, for small networks on the CPU through compiled code."""
 
 from collections.abc import Iterable
 from typing import Any, Self
@@ -15,6 +15,52 @@ Floats = NDArray[np.float32]
 
 _MOST_WEIGHTS = 1_000_000
 """Above it, torch's own overhead is small beside the work."""
+
+
+_EPS_IS_ZERO = 1e-8
+"""Below it Tianshou does not explore, nor draw random numbers for it."""
+
+
+class Actor:
+    """Chooses actions as ``forward`` and ``exploration_noise`` of Tianshou's DQN do together.
+
+    :param action_count: number of actions.
+    """
+
+    def __init__(self, action_count: int) -> None:
+        self._action_count = action_count
+        self._compiled: dict[nn.Module, CompiledForward | None] = {}
+
+    def choose(self, network: nn.Module, obs: NDArray[Any], eps: float) -> NDArray[np.int64]:
+        """Choose actions, with the random draws that Tianshou makes, in its order.
+
+        :param network: the Q network; not asked where all actions are random.
+        :param obs: a batch of observations.
+        :param eps: the exploration rate.
+        """
+        explores = abs(eps) > _EPS_IS_ZERO
+        if explores:
+            is_random = np.random.rand(len(obs)) < eps
+            drawn: NDArray[np.int64] = np.random.rand(len(obs), self._action_count).argmax(1)
+            if is_random.all():
+                return drawn
+        forward = self.compiled(network)
+        actions: NDArray[np.int64]
+        if forward is not None and obs.dtype != np.uint8:
+            actions = forward(obs).argmax(1)
+        else:
+            with torch.inference_mode():
+                actions = network(obs, state=None, info={})[0].cpu().numpy().argmax(1)
+        if explores:
+            actions[is_random] = drawn[is_random]
+        return actions
+
+    def compiled(self, network: nn.Module) -> "CompiledForward | None":
+        """The compiled forward pass of a network, if it has one."""
+        forward = self._compiled.get(network)
+        if network not in self._compiled or (forward is not None and not forward.is_current):
+            forward = self._compiled[network] = CompiledForward.of(network)
+        return forward
 
 
 class CompiledForward:

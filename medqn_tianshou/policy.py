@@ -1,7 +1,6 @@
 """MeDQN as a Tianshou policy: DQN's loss plus knowledge consolidation."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -19,7 +18,7 @@ from tianshou.policy.base import TLearningRateScheduler
 from tianshou.policy.modelfree.dqn import DQNTrainingStats
 from torch.nn import functional as F  # noqa: N812
 
-from medqn_tianshou.acting import CompiledForward
+from medqn_tianshou.acting import Actor
 from medqn_tianshou.loss import (
     ConsolidationKind,
     Reduction,
@@ -27,13 +26,12 @@ from medqn_tianshou.loss import (
     validate_consolidation_options,
 )
 from medqn_tianshou.networks import to_device
+from medqn_tianshou.optimizers import clip_gradient
 from medqn_tianshou.samplers import Observations, RealStateSampler, StateSampler
 from medqn_tianshou.schedules import ConstantSchedule, Schedule
 from medqn_tianshou.targets import SingleFetch, Steps, join, nstep_returns, successors
 
 _NO_INFO = Batch()
-_EPS_IS_ZERO = 1e-8
-"""Below it Tianshou does not explore, nor draw random numbers for it."""
 
 
 @dataclass(kw_only=True)
@@ -126,7 +124,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.consolidation_kind = consolidation_loss
         self.consolidation_reduction = consolidation_reduction
         self.max_grad_norm = max_grad_norm
-        self.max_action_num = self._action_count = int(action_space.n)
+        self.max_action_num = int(action_space.n)
+        self._actor = Actor(self.max_action_num)
         self._trained = list(model.parameters())
         self._modules_of_model = list(model.modules())
         self._switches_plainly = all(
@@ -147,7 +146,6 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             self.set_consolidation_coef(consolidation_coef)
         self._buffer: ReplayBuffer | None = None
         self._draws: list[_Draw] = []
-        self._compiled: dict[torch.nn.Module, CompiledForward | None] = {}
 
     @property
     def consolidation_coef(self) -> float:
@@ -207,30 +205,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         :param model: the network to ask; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
-        count = len(obs)
-        eps = self.eps if eps is None else eps
-        exploring = explore and abs(eps) > _EPS_IS_ZERO
-        if exploring:
-            is_random = np.random.rand(count) < eps
-            random_actions: NDArray[np.int64] = np.random.rand(count, self._action_count).argmax(1)
-            if is_random.all():
-                return random_actions
-        actions = self._greedy_actions(self.model if model is None else model, obs)
-        if exploring:
-            actions[is_random] = random_actions[is_random]
-        return actions
-
-    def _greedy_actions(self, model: torch.nn.Module, obs: NDArray[Any]) -> NDArray[np.int64]:
-        actions: NDArray[np.int64]
-        forward = self._compiled.get(model)
-        if (forward is not None and not forward.is_current) or model not in self._compiled:
-            forward = self._compiled[model] = CompiledForward.of(model)
-        if forward is not None and obs.dtype != np.uint8:
-            actions = forward(obs).argmax(1)
-            return actions
-        with torch.inference_mode():
-            actions = self._q(model, obs).cpu().numpy().argmax(1)
-        return actions
+        eps = (self.eps if eps is None else eps) if explore else 0.0
+        return self._actor.choose(self.model if model is None else model, obs, eps)
 
     def update(
         self, sample_size: int | None, buffer: ReplayBuffer | None, **kwargs: Any
@@ -386,19 +362,6 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Action values, without the greedy action that ``forward`` fetches from the device."""
         q_BA: torch.Tensor = network(obs, state=None, info=_NO_INFO)[0]
         return q_BA
-
-
-@torch.no_grad()
-def clip_gradient(parameters: Sequence[torch.nn.Parameter], max_norm: float) -> None:
-    """Scale the gradient of all parameters to a norm of at most ``max_norm``.
-
-    As ``torch.nn.utils.clip_grad_norm_`` does, in half the time for a small network.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms = torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])
-    scale = (max_norm / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(scale)
 
 
 @dataclass

@@ -78,7 +78,7 @@ def test_it_knows_when_the_network_is_no_longer_its_own(change):
         target_update_freq=1,
     )
     policy.choose_actions(obs, explore=False)
-    forward = policy._compiled[network]
+    forward = policy._actor.compiled(network)
     assert forward.is_current
     change(network)
     assert not forward.is_current

@@ -21,7 +21,7 @@ from medqn_tianshou import (
     UniformStateSampler,
 )
 from medqn_tianshou.job import make_optimizer
-from medqn_tianshou.policy import clip_gradient
+from medqn_tianshou.optimizers import clip_gradient
 
 OBS_SIZE, ACTIONS, ENVS = 4, 3, 3
 
