@@ -50,9 +50,17 @@ class SingleFetch:
     def sample(self, batch_size: int | None) -> tuple[Batch, Index]:
         """Draw transitions as the buffer does."""
         indices = self.buffer.sample_indices(batch_size)
-        self.steps = steps = Steps.read(self.buffer, indices, self.n_step)
         drawn = [] if self._draw_states is None else self._draw_states(len(indices))
-        obs, *states, obs_next = self._read([indices, *drawn], steps.index_NI[-1])
+        if isinstance(self.buffer, CompactVectorReplayBuffer):
+            index_NI, (act_NI, *fields), observations = self.buffer.fetch(
+                indices, self.n_step, drawn
+            )
+            steps = Steps.of(self.buffer, index_NI, act_NI[0], *fields)
+        else:
+            steps = Steps.read(self.buffer, indices, self.n_step)
+            observations = self._read([indices, *drawn], steps.index_NI[-1])
+        self.steps = steps
+        obs, *states, obs_next = observations
         self.states = [getattr(state, "obs", state) for state in states]
         batch = Batch()
         batch.__dict__.update(  # all of them arrays, or batches: nothing to convert
@@ -69,8 +77,6 @@ class SingleFetch:
     def _read(self, current: list[Index], last: Index) -> list[Any]:
         """Read observations at some indices, and the successors of the last."""
         buffer = self.buffer
-        if isinstance(buffer, CompactVectorReplayBuffer):
-            return buffer.get_observations([*((i, "obs") for i in current), (last, "obs_next")])
         if buffer._save_obs_next:
             return [*(buffer.get(i, "obs") for i in current), successors(buffer, last)]
         parts = [*current, buffer.next(last)]
@@ -97,20 +103,25 @@ class Steps(NamedTuple):
         for _ in range(n_step - 1):
             steps.append(buffer.next(steps[-1]))
         index_NI = np.stack(steps)
-        act_I, rew, terminated, truncated = _read_fields(buffer, indices, index_NI)
-        end_NI = terminated | truncated
-        if n_step > 1:
+        keys = ("rew", "terminated", "truncated")
+        fields = (np.asarray(buffer.get(index_NI, key, stack_num=1)) for key in keys)
+        return cls.of(buffer, index_NI, buffer.get(indices, "act", stack_num=1), *fields)
+
+    @classmethod
+    def of(
+        cls,
+        buffer: ReplayBuffer,
+        index_NI: Index,
+        act_I: Any,
+        rew_NI: NDArray[np.float64],
+        terminated_NI: NDArray[np.bool_],
+        truncated_NI: NDArray[np.bool_],
+    ) -> Self:
+        """Find the ends in what was read."""
+        end_NI = terminated_NI | truncated_NI
+        if len(index_NI) > 1:
             end_NI |= np.isin(index_NI, buffer.unfinished_index())
-        return cls(index_NI, act_I, rew, terminated, truncated, end_NI)
-
-
-def _read_fields(buffer: ReplayBuffer, indices: Index, index_NI: Index) -> list[Any]:
-    """Read the actions of some transitions; rewards and flags of these and those that follow."""
-    if isinstance(buffer, CompactVectorReplayBuffer):
-        act, *others = buffer.get_fields(index_NI, ["act", "rew", "terminated", "truncated"])
-        return [act[0], *others]
-    fields = (buffer.get(index_NI, key, stack_num=1) for key in ("rew", "terminated", "truncated"))
-    return [buffer.get(indices, "act", stack_num=1), *map(np.asarray, fields)]
+        return cls(index_NI, act_I, rew_NI, terminated_NI, truncated_NI, end_NI)
 
 
 def join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from tianshou.data.types import RolloutBatchProtocol
 
 from medqn_tianshou.compact.file import ReplayFileError, read_replay, write_replay
 from medqn_tianshou.compact.part import FLAGS, TERMINATED, TRUNCATED, Part
-from medqn_tianshou.compact.reading import OBSERVATIONS, Index, Reader
+from medqn_tianshou.compact.reading import OBSERVATIONS, Found, Index, Reader
 from medqn_tianshou.compact.storage import Storage
 from medqn_tianshou.compact.trees import leaves, map_arrays
 from medqn_tianshou.replay import seed_replay_buffer
@@ -303,14 +303,27 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             raise KeyError(key)
         return default_value
 
-    def get_fields(self, index: Index, keys: Sequence[str]) -> list[Any]:
-        """Read several fields of the same transitions, not stacked, and no observations.
+    def fetch(
+        self, index: Index, n_step: int, states: Sequence[Index] = ()
+    ) -> tuple[Index, list[Any], list[Any]]:
+        """Read what an n-step update needs, and find each transition but once.
 
-        :param index: their indices, in any shape.
-        :param keys: the fields.
+        :param index: the transitions, shape (count,).
+        :param n_step: how many steps, that of the transition itself included.
+        :param states: indices of more observations to read.
+        :return: the indices of the steps (n_step, count), their act, rew, terminated and
+            truncated likewise, and the observations: of the transitions, the states, and the
+            successors of the last steps.
         """
-        found = self._reader.locate(index)
-        return [self._reader.field(found, key) for key in keys]
+        reader = self._reader
+        steps = [reader.locate(index)]
+        for _ in range(n_step - 1):
+            steps.append(reader.moved(steps[-1], Part.after))
+        every = Found.joined(steps)
+        fields = [reader.field(every, key) for key in ("act", "rew", "terminated", "truncated")]
+        requests = [(steps[0], "obs"), *((reader.locate(some), "obs") for some in states)]
+        observations = reader.observations([*requests, (steps[-1], "obs_next")], self.stack_num)
+        return reader.index_of(every), fields, observations
 
     def get_observations(
         self, requests: Sequence[tuple[int | list[int] | Index, str]], stack_num: int | None = None

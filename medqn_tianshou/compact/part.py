@@ -320,11 +320,11 @@ class Part:
         ends = np.append(self.runs[1:, _START], self.next)
         return np.minimum(times + 1, ends[self._run_of(times)] - 1)
 
-    def rows(self, times: Times, shift: int, stack_num: int) -> NDArray[np.int64]:
+    def rows(self, times: Times, shift: int | Times, stack_num: int) -> NDArray[np.int64]:
         """The rows of the observations at some times, shape (times, stack_num).
 
         :param times: the times.
-        :param shift: 0 for the observation, 1 for its successor.
+        :param shift: 0 for the observation, 1 for its successor; one, or one for each time.
         :param stack_num: rows in a stack; the first row of a run stands in for those before it.
         """
         runs = self.runs[self._run_of(times)]

@@ -1,6 +1,6 @@
 """From Tianshou's indices to transitions, and what is read of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,21 @@ class Found(NamedTuple):
     shape: tuple[int, ...]
     size: int
     parts: list[tuple[int, Any, Index]]
+
+    @classmethod
+    def joined(cls, several: Sequence["Found"]) -> "Found":
+        """Some found after others as one, in rows: shape (several, size)."""
+        by_part: dict[int, list[tuple[Index, Index]]] = {}
+        size = several[0].size
+        for row, found in enumerate(several):
+            places = np.arange(row * size, (row + 1) * size)
+            for part_id, own, times in found.parts:
+                by_part.setdefault(part_id, []).append((places[own], times))
+        parts: list[tuple[int, Any, Index]] = []
+        for part_id, pieces in by_part.items():
+            own_places, own_times = map(np.concatenate, zip(*pieces, strict=True))
+            parts.append((part_id, own_places, own_times))
+        return cls((len(several), size), len(several) * size, parts)
 
 
 class Reader:
@@ -68,13 +83,17 @@ class Reader:
 
     def neighbours(self, index: Any, step: Step) -> Any:
         """The indices of neighbours in time."""
-        found = self._moved(self.locate(index), step)
+        return self.index_of(self.moved(self.locate(index), step))
+
+    def index_of(self, found: Found) -> Any:
+        """The indices of transitions that were found."""
         result = np.empty(found.size, np.int64)
         for part_id, own, times in found.parts:
             result[own] = self.indices(part_id, times)
         return result.reshape(found.shape)[()]
 
-    def _moved(self, found: Found, step: Step) -> Found:
+    def moved(self, found: Found, step: Step) -> Found:
+        """What lies one step before or after what was found."""
         return found._replace(
             parts=[(i, own, step(self.parts[i], times)) for i, own, times in found.parts]
         )
@@ -93,7 +112,7 @@ class Reader:
         shape = found.shape
         values = [self._gather(found, key)]
         for _ in range(stack_num - 1):
-            found = self._moved(found, Part.before)
+            found = self.moved(found, Part.before)
             values.insert(0, self._gather(found, key))
         value = values[0]
         if stack_num > 1:
@@ -120,18 +139,22 @@ class Reader:
         :param stack_num: frames in a stack.
         """
         stops = np.cumsum([found.size * stack_num for found, _ in requests])
-        wanted: dict[int, list[tuple[Index, Index]]] = {}
-        for (found, key), stop in zip(requests, stops, strict=True):
-            places = np.arange(stop - found.size * stack_num, stop).reshape(-1, stack_num)
+        places = np.arange(stops[-1]).reshape(-1, stack_num)
+        start = 0
+        wanted: dict[int, list[tuple[Index, Index, Index]]] = {}
+        for found, key in requests:
             for part_id, own, times in found.parts:
-                rows = self.parts[part_id].rows(times, OBSERVATIONS[key], stack_num)
-                wanted.setdefault(part_id, []).append((rows.ravel(), places[own].ravel()))
+                own_places = places[start : start + found.size][own]
+                shifts = np.full(len(times), OBSERVATIONS[key])
+                wanted.setdefault(part_id, []).append((times, shifts, own_places))
+            start += found.size
         arrays: Leaves = {}
         for name, store in self.parts[0].stores.items():
             arrays[name] = out = np.empty((int(stops[-1]), store.cells), store.dtype)
-            for part_id, pairs in wanted.items():
-                numbers, places = map(np.concatenate, zip(*pairs, strict=True))
-                self.parts[part_id].stores[name].read(numbers, places, out)
+            for part_id, pieces in wanted.items():
+                times, shifts, own_places = map(np.concatenate, zip(*pieces, strict=True))
+                numbers = self.parts[part_id].rows(times, shifts, stack_num)
+                self.parts[part_id].stores[name].read(numbers.ravel(), own_places.ravel(), out)
         stack_shape = (stack_num,) if stack_num > 1 else ()
         return [
             tree(
