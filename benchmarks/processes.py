@@ -164,9 +164,9 @@ def show_rss(result: Result) -> Section:
             "Atari with its five test environments, without the log), fills the buffer to its last "
             f"transition with random play, and then trains for {result['rounds']} updates on the "
             "CPU. Imports are what the process held when it had imported all that the script "
-            "imports. The raw buffer of more than 200,000 transitions was filled with 1,000 "
-            "recorded steps again and again: what it holds does not change its size. The paper's "
-            "figures are of its own programs and machines. MinAtar, which "
+            "imports. Buffers of more than 200,000 transitions were filled with 1,000 recorded "
+            "steps again and again, shifted by a pixel each time; a million transitions of real "
+            "play are under *a full buffer* above. The paper's figures are of its own programs and machines. MinAtar, which "
             "Gymnasium loads into every process once it is installed, was kept out of the Atari "
             "processes."
         ),

@@ -11,7 +11,7 @@ Parts, each of which can be run alone; results of the others are kept:
   breakdown    where the time of our own training goes
   options      memory format, optimizer, threads and torch.compile, one at a time
 
-All contestants of a part train in this one process, in turns. All of it takes about 20 minutes
+All contestants of a part train in this one process, in turns. All of it takes about 15 minutes
 (--quick: 3) and 5 GB of memory, and wants an idle machine. Example:
 
   python benchmarks/speed.py --quick --json speed.json
@@ -71,19 +71,19 @@ class Sizes:
 
     races: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: _sizes(
-            atari_1env=(10_000, 400),
-            atari_10env=(10_000, 400),
+            atari_1env=(5_000, 400),
+            atari_10env=(5_000, 400),
             minatar=(5_000, 320),
             mountaincar=(1_000, 320),
         )
     )
     """Environment steps to fill the buffers, and in a chunk, by race."""
-    turns: int = 15
+    turns: int = 11
     """Chunks that are timed, of each contestant."""
     dropped: int = 2
     """Chunks before those."""
-    option_turns: int = 40
-    update_turns: int = 100
+    option_turns: int = 25
+    update_turns: int = 60
     breakdown_chunks: int = 10
 
 

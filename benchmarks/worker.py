@@ -97,7 +97,7 @@ def train(
     policy, collector = training.policy, training.train_collector
     buffer = collector.buffer
     collector.reset()
-    if replay == "raw" and buffer_size > 200_000:  # its size does not depend on what it holds
+    if buffer_size > 200_000:  # playing so long would take hours on a slow machine
         for batch in Recording.of(RandomPlay(collector.env), 1000).repeat(buffer_size):
             buffer.add(batch, [0])
         collector.reset_env()

@@ -162,6 +162,11 @@ def add_speed_flags(parser: Parser, family: str) -> None:
         "translate the networks with torch.compile, which takes a minute at the start",
         action=BooleanOptionalAction,
     )
+    group.add(
+        "--threads",
+        "threads of torch on the CPU; 0: as many as torch chooses",
+        type=number(int, at_least=0),
+    )
 
 
 def add_env_clock_flags(parser: Parser, family: str) -> FlagGroup:

@@ -108,6 +108,8 @@ def make_training(
     :param train_options: what else :class:`medqn_tianshou.training.Training` takes.
     """
     value = setting_values(settings)
+    if value.threads:
+        torch.set_num_threads(value.threads)
     if value.compile:
         compile_networks(parser, policy, args.device)
     limit = memory_limit()
