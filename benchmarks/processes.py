@@ -166,9 +166,9 @@ def show_rss(result: Result) -> Section:
             "CPU. Imports are what the process held when it had imported all that the script "
             "imports. Buffers of more than 200,000 transitions were filled with 1,000 recorded "
             "steps again and again, shifted by a pixel each time; a million transitions of real "
-            "play are under *a full buffer* above. The paper's figures are of its own programs and machines. MinAtar, which "
-            "Gymnasium loads into every process once it is installed, was kept out of the Atari "
-            "processes."
+            "play are under *a full buffer* above. The paper's figures are of its own programs and "
+            "machines. MinAtar, which Gymnasium loads into every process once it is installed, was "
+            "kept out of the Atari processes."
         ),
     )
 
