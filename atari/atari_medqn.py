@@ -30,6 +30,7 @@ from medqn_tianshou.flags import (
     settle,
 )
 from medqn_tianshou.job import build_policy, make_optimizer, make_training, run_training
+from medqn_tianshou.resuming import parse_arguments
 from medqn_tianshou.samplers import Sampling
 from medqn_tianshou.seeding import seed_everything
 from medqn_tianshou.settings import Setting, Settings, setting_values
@@ -246,7 +247,7 @@ def watch(parser: Parser, args: argparse.Namespace, settings: Settings) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = make_parser()
-    args = parser.parse_args(arguments)
+    args = parse_arguments(parser, arguments)
     settings = resolve(parser, args)
     if args.watch:
         watch(parser, args, settings)

@@ -158,6 +158,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Gradient steps taken so far, inner epochs counted."""
         return self._iter
 
+    def set_gradient_steps(self, count: int) -> None:
+        """Go on counting from here: the target network's next copy follows from it."""
+        self._iter = count
+
     def set_consolidation_coef(self, value: float) -> None:
         """Fix the coefficient; a schedule given before ends here."""
         self._coef = _require_coef(value)

@@ -19,6 +19,10 @@ from medqn_tianshou.run_folder import ProgressRow, RunFolder
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_UPDATES = 100
 _BAR_SECONDS = 0.5
+_LAST_STEPS = (
+    "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
+    "last_save_step",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +30,7 @@ class Summary:
     """How a run ended; also ``summary.json``. Returns are of evaluations, if there are any."""
 
     status: str
-    """``finished``, ``interrupted`` (Ctrl-C) or ``failed``."""
+    """``finished``, ``interrupted`` (Ctrl-C, SIGTERM) or ``failed``."""
     env_steps: int
     gradient_steps: int
     best_return: float | None
@@ -119,6 +123,35 @@ class RunLogger(TensorboardLogger):
             disable=not show_progress,
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that later entries depend on, after all earlier ones were written."""
+        self.writer.flush()
+        return {
+            "last": {name: getattr(self, name) for name in _LAST_STEPS},
+            "env_step": self.env_step,
+            "cap_is_known": self._cap_is_known,
+            "train_epsilon": self._train_epsilon,
+            "next_row": self._next_row,
+            "last_row": self._last_row,
+            "train_seconds": self.train_seconds,
+            "train_returns": list(self._train_returns),
+            "next_clock_log": self._next_clock_log,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        for name in _LAST_STEPS:
+            setattr(self, name, int(state["last"][name]))
+        self.env_step = int(state["env_step"])
+        self._cap_is_known = bool(state["cap_is_known"])
+        self._train_epsilon = float(state["train_epsilon"])
+        self._next_row = int(state["next_row"])
+        last_step, last_seconds = state["last_row"]
+        self._last_row = (int(last_step), float(last_seconds))
+        self._train_seconds = float(state["train_seconds"])
+        self._train_returns.extend(float(value) for value in state["train_returns"])
+        self._next_clock_log = int(state["next_clock_log"])
+
     @property
     def train_seconds(self) -> float:
         """Time spent training, evaluation and warm-up excluded."""
@@ -169,6 +202,11 @@ class RunLogger(TensorboardLogger):
         returns = log_data["returns_stat"]
         self._add_row(self._log_clocks(), float(returns["mean"]), float(returns["std"]))
         self._refresh_bar("evaluated")
+
+    def abandon(self) -> None:
+        """Close everything, nothing having been logged."""
+        self._bar.close()
+        self.finalize()
 
     def close(self, status: str, env_step: int) -> Summary:
         """Take the last measurements, close everything and sum up.
