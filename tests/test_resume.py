@@ -16,9 +16,10 @@ SCRIPTS = {
     family: load_script(f"{family}/{family}_medqn.py") for family in ("lowdim", "minatar", "atari")
 }
 LOWDIM = "--steps 500 --warmup-steps 100 --return-window 3 --max-episode-steps 45"
+# Random play keeps the evaluation games short.
 ATARI = (
-    "--epoch 2 --step-per-epoch 160 --step-per-collect 4 --buffer-size 120 --test-num 2 "
-    "--eps-test 0.9 --eps-decay-steps 240 --target-update-freq 7"
+    "--task QbertNoFrameskip-v4 --epoch 2 --step-per-epoch 80 --step-per-collect 4 --batch-size 8 "
+    "--buffer-size 60 --eps-test 1 --eps-decay-steps 200 --target-update-freq 7"
 )
 
 
@@ -138,20 +139,72 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 
 
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "collects"),
     [
-        "--env-backend ale --sampling mixed --algo medqn",
-        "--algo dqn --overlap --dueling",
-        "--algo medqn --replay raw",
+        ("--env-backend ale --test-num 1 --sampling mixed", 12),
+        ("--test-num 2 --algo dqn --overlap --dueling", 33),
+        ("--test-num 1 --replay raw --n-step 2", 28),
     ],
 )
-@pytest.mark.parametrize("collects", [30, 60])
 def test_an_atari_run_on_ale_goes_on_in_mid_game_and_mid_epoch(
     tmp_path, monkeypatch, capsys, flags, collects
 ):
-    flags = ["--task", "BreakoutNoFrameskip-v4", *flags.split(), *ATARI.split()]
+    flags = [*ATARI.split(), *flags.split()]
     whole = train("atari", tmp_path / "whole", *flags)
     often = ("--checkpoint-every", "12")
     killed = train_and_kill("atari", tmp_path / "killed", monkeypatch, collects, *flags, *often)
-    assert resume("atari", killed, capsys) > 4 * (collects - 6)
+    assert 4 * (collects - 6) < resume("atari", killed, capsys) < 4 * collects
     assert_same_run(whole, killed)
+
+
+@pytest.mark.parametrize("replay", ["compact", "raw"])
+def test_environments_that_cannot_be_put_back_start_new_episodes(
+    tmp_path, monkeypatch, capsys, replay
+):
+    flags = [*ATARI.split(), "--training-num", "2", "--test-num", "1", "--replay", replay]
+    often = ("--checkpoint-every", "12")
+    killed = train_and_kill("atari", tmp_path, monkeypatch, 25, *flags, *often)
+    assert resume("atari", killed, capsys) > 60
+    table = rows(killed, "progress.csv")
+    assert [int(row["env_step"]) for row in table] == [0, 80, 160]
+    assert [int(row["gradient_step"]) for row in table] == [0, 20, 40]
+    steps = {tag: [step for step, _ in points] for tag, points in scalars(killed).items()}
+    assert steps["test/returns_stat/mean"] == [0, 80, 160]
+    # The clocks are logged with each evaluation, and at the start and the end, as ever.
+    assert steps["train/epsilon"] == [0, 0, 80, 160, 160]
+    for tag_steps in steps.values():
+        assert tag_steps == sorted(tag_steps)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path, monkeypatch, capsys):
+    flags = f"--task MountainCar-v0 {LOWDIM}".split()
+    whole = train("lowdim", tmp_path / "whole", *flags)
+    killed = train_and_kill("lowdim", tmp_path / "killed", monkeypatch, 200, *flags)
+    assert SCRIPTS["lowdim"].main(["--resume", str(killed), "--no-progress"]) == 0
+    assert "no checkpoint yet: the run starts over" in capsys.readouterr().err
+    assert_same_run(whole, killed)
+
+
+def test_auto_resume_goes_on_with_the_same_command_only_and_else_starts_anew(
+    tmp_path, monkeypatch, capsys
+):
+    flags = f"--task MountainCar-v0 {LOWDIM} --auto-resume --checkpoint-every 60".split()
+    killed = train_and_kill("lowdim", tmp_path, monkeypatch, 300, *flags)
+    capsys.readouterr()
+    main = SCRIPTS["lowdim"].main
+    here = ["--logdir", str(tmp_path), "--no-progress"]
+    for others in (["--lr", "0.5"], ["--seed", "3"]):
+        assert main([*flags, *others, *here]) == 0
+        assert "resumed" not in capsys.readouterr().out
+    assert main([*flags, *here]) == 0
+    assert f"from {killed}" in capsys.readouterr().out
+    assert main([*flags, *here]) == 0  # the run has ended: a new one
+    assert "resumed" not in capsys.readouterr().out
+    assert len(list(tmp_path.glob("**/config.json"))) == 4
+
+
+def test_only_as_many_checkpoints_as_asked_for_are_kept(tmp_path):
+    flags = f"--task MountainCar-v0 {LOWDIM} --checkpoint-every 50 --keep-checkpoints 3".split()
+    folder = train("lowdim", tmp_path, *flags)
+    names = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert names == [f"{step:012d}.checkpoint" for step in (350, 400, 450)]

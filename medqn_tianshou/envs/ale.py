@@ -160,7 +160,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         (own,) = self._ale.cloneSystemState().__getstate__()
         if not len(own) / 2 < len(emulator) < 2 * len(own):
             raise ValueError(f"{len(emulator)} bytes are not the state of this emulator")
-        saved = ale_py.ALEState()
+        saved = ale_py.ALEState.__new__(ale_py.ALEState)
         saved.__setstate__((emulator,))
         self._ale.restoreSystemState(saved)
         set_fields(self, _SAVED_FIELDS, fields)
