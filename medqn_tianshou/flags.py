@@ -142,7 +142,8 @@ def add_file_flags(parser: Parser, family: str) -> FlagGroup:
     group.add(
         "--memory-cap",
         "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free); compact "
-        "holds as many transitions as fit",
+        "holds as many transitions as fit, and gives up the oldest when the whole process comes "
+        "near the cap, unless that is less than a process without a buffer takes",
         type=byte_size,
         default=None,
     )

@@ -24,6 +24,7 @@ from medqn_tianshou.cli import Parser, check_replay_fits, memory_left
 from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.envs.single import SingleVectorEnv
+from medqn_tianshou.envs.workers import DeadWorkerError
 from medqn_tianshou.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.optimizers import FusedRMSprop
 from medqn_tianshou.overlap import OverlappingCollector
@@ -185,6 +186,7 @@ def make_training(
         step_per_collect=value.step_per_collect,
         batch_size=0 if uses_whole_buffer(settings) else value.batch_size,
         show_progress=not args.no_progress,
+        memory_cap=value.memory_cap,
         checkpoints=checkpoints,
         **train_options,
     )
@@ -232,7 +234,7 @@ def run_training(training: Training) -> int:
     try:
         with stop_on_signals(training):
             summary = training.run()
-    except (RunError, OSError) as error:
+    except (RunError, DeadWorkerError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(summary.text(str(training.run_folder.path)))

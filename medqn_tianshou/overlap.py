@@ -157,7 +157,8 @@ def _plain(step: Played) -> Any:
 
 def _step(fields: Any) -> Played:
     if isinstance(fields, dict):
-        return Step(*(fields[name] for name in _STEP_FIELDS), {})
+        arrays: Any = {name: fields[name] for name in _STEP_FIELDS}
+        return Step(**arrays, info={})
     return np.asarray(fields)
 
 

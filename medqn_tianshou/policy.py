@@ -35,6 +35,10 @@ _EPS_IS_ZERO = 1e-8
 """Below it Tianshou does not explore, nor draw random numbers for it."""
 
 
+class NonFiniteLossError(ArithmeticError):
+    """The loss, and with it the Q network, is no longer a number."""
+
+
 @dataclass(kw_only=True)
 class MeDQNTrainingStats(DQNTrainingStats):
     """Each term of the loss, averaged over the epochs of one update.
@@ -339,6 +343,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         batch.weight = (returns_B - q_B).detach()  # new priorities, where the buffer has them
         # One transfer from the device for all terms of all epochs.
         means = torch.stack(terms).view(self.consolidation_epochs, -1).mean(dim=0).tolist()
+        if not isfinite(means[1]):
+            raise NonFiniteLossError(
+                f"the loss is {means[1]} at gradient step {self._iter} (TD loss {means[0]:g})"
+            )
         return MeDQNTrainingStats(
             td_loss=means[0],
             loss=means[1],

@@ -38,7 +38,7 @@ def global_random_state() -> State:
     version, numbers, gauss = random.getstate()
     return {
         "python": [version, np.array(numbers, np.uint32), gauss],
-        "numpy": dict(np.random.get_state(legacy=False)),  # type: ignore[arg-type]
+        "numpy": dict(np.random.get_state(legacy=False)),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }

@@ -12,7 +12,9 @@ from tianshou.utils import TensorboardLogger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
+from medqn_tianshou.memory_watch import MemoryWatch
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.run_folder import ProgressRow, RunFolder
 
@@ -74,6 +76,7 @@ class RunLogger(TensorboardLogger):
         hundredth of the run does.
     :param return_window: how many training episodes a training return averages over.
     :param show_progress: whether to draw the bar.
+    :param memory_cap: the most bytes that the process should take, where the buffer is compact.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class RunLogger(TensorboardLogger):
         evaluates: bool = True,
         return_window: int = 100,
         show_progress: bool = True,
+        memory_cap: int | None = None,
     ) -> None:
         super().__init__(
             SummaryWriter(str(run.path)),
@@ -104,6 +108,11 @@ class RunLogger(TensorboardLogger):
         self.buffer = buffer
         self.env_step = 0
         self._cap_is_known = False
+        self._memory_watch = (
+            MemoryWatch(buffer, cap=memory_cap, rss=monitor.rss)
+            if memory_cap is not None and isinstance(buffer, CompactVectorReplayBuffer)
+            else None
+        )
         self._train_epsilon = 1.0
         self._clock_start = clock_start
         self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
@@ -242,7 +251,10 @@ class RunLogger(TensorboardLogger):
         )
 
     def _log_clocks(self) -> MemoryUsage:
-        """Write memory, epsilon and lambda over environment steps."""
+        """Write memory, epsilon and lambda over environment steps; keep to the memory cap."""
+        said = self._memory_watch and self._memory_watch.check()
+        if said:
+            self._bar.write(said, file=sys.stderr)
         if not self._cap_is_known and getattr(self.buffer, "is_capped", False):
             self._cap_is_known = True
             self._bar.write(

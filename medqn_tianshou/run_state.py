@@ -82,14 +82,14 @@ def raw_replay_state(buffer: ReplayBuffer) -> State:
 
     :param buffer: the buffer.
     """
-    parts: list[Any] = list(buffer.buffers)  # type: ignore[attr-defined]
+    parts: list[Any] = list(buffer.buffers)
     return {
         "maxsize": buffer.maxsize,
         "fields": {
             name: value for name, value in buffer._meta.items() if isinstance(value, np.ndarray)
         },
         "last_index": buffer.last_index,
-        "lengths": buffer._lengths,  # type: ignore[attr-defined]
+        "lengths": buffer._lengths,
         "generator": generator_state(buffer._random_state),
         "parts": [
             {
@@ -108,13 +108,13 @@ def load_raw_replay_state(buffer: ReplayBuffer, state: State) -> None:
     :param buffer: a buffer of the same size, for as many environments.
     :param state: its state; the buffer takes its arrays over.
     """
-    parts: list[Any] = list(buffer.buffers)  # type: ignore[attr-defined]
+    parts: list[Any] = list(buffer.buffers)
     if state["maxsize"] != buffer.maxsize or len(state["parts"]) != len(parts):
         raise ValueError(f"a buffer of {state['maxsize']} is not one of {buffer.maxsize}")
     if state["fields"]:
         buffer.set_batch(Batch(state["fields"]))  # checks the lengths, too
     buffer.last_index = state["last_index"]
-    buffer._lengths = state["lengths"]  # type: ignore[attr-defined]
+    buffer._lengths = state["lengths"]
     set_generator_state(buffer._random_state, state["generator"])
     for part, saved in zip(parts, state["parts"], strict=True):
         part.last_index = saved["last_index"]
@@ -130,7 +130,7 @@ def close_episodes(buffer: ReplayBuffer) -> None:
 
     :param buffer: one of Tianshou's vector buffers.
     """
-    for part in buffer.buffers:  # type: ignore[attr-defined]
+    for part in buffer.buffers:
         if part._size:
             newest = part.last_index[0]
             if not part._meta.done[newest]:

@@ -11,7 +11,7 @@ from medqn_tianshou.checkpoints import Checkpoints
 from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.memory import MemoryMonitor
-from medqn_tianshou.policy import MeDQNPolicy
+from medqn_tianshou.policy import MeDQNPolicy, NonFiniteLossError
 from medqn_tianshou.randomness import global_random_state, set_global_random_state
 from medqn_tianshou.run_folder import RunFolder
 from medqn_tianshou.run_logger import RunLogger, Summary
@@ -60,6 +60,7 @@ class Training:
     :param checkpoints: writes the run's checkpoints; None writes none.
     :param on_collect: called with the environment step before each collect, after the update.
     :param show_progress: whether to draw a progress bar.
+    :param memory_cap: the most bytes that the process should take, where the buffer is compact.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Training:
         checkpoints: Checkpoints | None = None,
         on_collect: Callable[[int], None] | None = None,
         show_progress: bool = True,
+        memory_cap: int | None = None,
     ) -> None:
         env_num = train_collector.env_num
         self.policy = policy
@@ -113,6 +115,7 @@ class Training:
             evaluates=test_collector is not None,
             return_window=return_window,
             show_progress=show_progress,
+            memory_cap=memory_cap,
         )
         train_collector.on_episode_end = self._note_episode
         self.trainer = OffpolicyTrainer(
@@ -147,15 +150,34 @@ class Training:
             status = "finished"
         except (KeyboardInterrupt, _Stopped):
             status = "interrupted"
+        except NonFiniteLossError as error:
+            raise RunError(self._describe_divergence(error)) from error
         finally:
-            self.train_collector.stop()
-            collected = self.train_collector.collect_step - self._steps_before_clock
-            summary = self.logger.close(status, max(collected, 0))
-            if status != "failed":
-                self._save_last()
-            self.run_folder.write_json("summary.json", asdict(summary))
-            self.run_folder.unlock()
+            try:
+                summary = self._close(status)
+            except OSError:
+                if status != "failed":  # else the first error tells more
+                    raise
+            finally:
+                self.run_folder.unlock()
         return summary
+
+    def _close(self, status: str) -> Summary:
+        self.train_collector.stop()
+        collected = self.train_collector.collect_step - self._steps_before_clock
+        summary = self.logger.close(status, max(collected, 0))
+        if status != "failed":  # what was saved before may be better
+            self._save_last()
+        self.run_folder.write_json("summary.json", asdict(summary))
+        return summary
+
+    def _describe_divergence(self, error: NonFiniteLossError) -> str:
+        paths = [] if self.checkpoints is None else self.checkpoints.paths()
+        last = f"the last checkpoint is {paths[0]}" if paths else "there is no checkpoint yet"
+        return (
+            f"{error}, near env step {self.logger.env_step}; {last}; try a smaller --lr, --huber, "
+            "or a smaller --lambda-end"
+        )
 
     def _go_on(self) -> None:
         """Run the trainer from where it was, in the middle of an epoch."""

@@ -4,12 +4,16 @@ from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.classic_control import AcrobotEnv, MountainCarEnv
+from gymnasium.envs.classic_control.acrobot import AcrobotEnv
+from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 from gymnasium.wrappers.time_limit import TimeLimit
 from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.randomness import generator_state, set_generator_state
+
+# Typed so that their fields may be of any type.
+_WITH_STATE: Any = (MountainCarEnv, AcrobotEnv)
 
 
 @runtime_checkable
@@ -32,7 +36,7 @@ def envs_state(envs: BaseVectorEnv) -> dict[str, Any] | None:
     if env is None:
         return None
     base: Any = env.unwrapped
-    if isinstance(base, MountainCarEnv | AcrobotEnv):
+    if isinstance(base, _WITH_STATE):
         game: dict[str, Any] = {"state": np.asarray(base.state)}
     elif isinstance(base, Restorable):
         game = base.game_state()
@@ -56,7 +60,7 @@ def set_envs_state(envs: BaseVectorEnv, state: dict[str, Any]) -> None:
     if env is None:
         raise ValueError("these environments cannot be put back to where they were")
     base: Any = env.unwrapped
-    if isinstance(base, MountainCarEnv | AcrobotEnv):
+    if isinstance(base, _WITH_STATE):
         saved = state["game"]["state"]
         if np.shape(saved) != np.shape(base.state):
             raise ValueError(f"a state of shape {np.shape(saved)} is not one of this environment")
