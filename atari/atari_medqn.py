@@ -149,10 +149,25 @@ def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
             value.buffer_size,
             f"cannot hold a frame stack and an n-step return; take at least {smallest}",
         )
+    if value.buffer_size < value.batch_size:
+        parser.bad(
+            "--buffer-size",
+            value.buffer_size,
+            f"is less than a batch; take at least {value.batch_size} or a smaller --batch-size",
+        )
     if args.watch and args.resume_path is None:
         parser.error("argument --watch: needs a policy; give --resume-path RUN/policy_best.pth")
     if args.render and not args.watch:
         parser.bad("--render", args.render, "shows nothing in training; add --watch")
+    if args.watch and args.resume is not None:
+        parser.bad("--resume", args.resume, "trains; to watch, give --resume-path and no --resume")
+    if value.lambda_end > 0 and value.sampling != "real":
+        print(
+            f"warning: --sampling {value.sampling} draws each pixel by itself: no game shows such "
+            "frames, and what is learned on them tells little of those it shows; the paper takes "
+            "real",
+            file=sys.stderr,
+        )
     return settings
 
 

@@ -245,6 +245,13 @@ def settle_env_clocks(parser: Parser, args: argparse.Namespace, family: str) -> 
             value.buffer_size,
             f"is less than a batch; take at least {value.batch_size} or a smaller --batch-size",
         )
+    if value.buffer_size <= value.n_step:
+        parser.bad(
+            "--n-step",
+            value.n_step,
+            f"is more than a buffer of {value.buffer_size} can look ahead; take at most "
+            f"{value.buffer_size - 1} or a larger --buffer-size",
+        )
     if value.warmup_steps < value.batch_size:
         parser.bad(
             "--warmup-steps",
