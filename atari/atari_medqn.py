@@ -30,6 +30,7 @@ from medqn_tianshou.flags import (
     settle,
 )
 from medqn_tianshou.job import build_policy, make_optimizer, make_training, run_training
+from medqn_tianshou.resuming import parse_arguments
 from medqn_tianshou.samplers import Sampling
 from medqn_tianshou.seeding import seed_everything
 from medqn_tianshou.settings import Setting, Settings, setting_values
@@ -148,10 +149,25 @@ def resolve(parser: Parser, args: argparse.Namespace) -> Settings:
             value.buffer_size,
             f"cannot hold a frame stack and an n-step return; take at least {smallest}",
         )
+    if value.buffer_size < value.batch_size:
+        parser.bad(
+            "--buffer-size",
+            value.buffer_size,
+            f"is less than a batch; take at least {value.batch_size} or a smaller --batch-size",
+        )
     if args.watch and args.resume_path is None:
         parser.error("argument --watch: needs a policy; give --resume-path RUN/policy_best.pth")
     if args.render and not args.watch:
         parser.bad("--render", args.render, "shows nothing in training; add --watch")
+    if args.watch and args.resume is not None:
+        parser.bad("--resume", args.resume, "trains; to watch, give --resume-path and no --resume")
+    if value.lambda_end > 0 and value.sampling != "real":
+        print(
+            f"warning: --sampling {value.sampling} draws each pixel by itself: no game shows such "
+            "frames, and what is learned on them tells little of those it shows; the paper takes "
+            "real",
+            file=sys.stderr,
+        )
     return settings
 
 
@@ -246,7 +262,7 @@ def watch(parser: Parser, args: argparse.Namespace, settings: Settings) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = make_parser()
-    args = parser.parse_args(arguments)
+    args = parse_arguments(parser, arguments)
     settings = resolve(parser, args)
     if args.watch:
         watch(parser, args, settings)

@@ -20,6 +20,7 @@ from medqn_tianshou import MeDQNPolicy, MLPQNetwork
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
 from medqn_tianshou.job import make_env_clock_training, run_training
+from medqn_tianshou.resuming import parse_arguments
 from medqn_tianshou.settings import Settings, load_settings
 from medqn_tianshou.training import Training
 
@@ -98,7 +99,7 @@ def main(
     :param watch_policy: called with the policy and the environment step before each collect.
     """
     parser = make_parser()
-    args = parser.parse_args(arguments)
+    args = parse_arguments(parser, arguments)
     settings = resolve(parser, args)
     return run_training(prepare(parser, args, settings, watch_policy=watch_policy))
 

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +25,24 @@ class Parser(argparse.ArgumentParser):
         """Print the message without the usage, and exit."""
         print(f"{self.prog}: error: {message}", file=sys.stderr)
         sys.exit(2)
+
+    def given(self, arguments: Sequence[str]) -> set[str]:
+        """Tell which flags a command line names, by their names in the namespace.
+
+        :param arguments: a command line that was parsed before.
+        """
+        defaults = {action: action.default for action in self._actions}
+        try:
+            for action in self._actions:
+                action.default = argparse.SUPPRESS
+            return set(vars(self.parse_args(arguments)))
+        finally:
+            for action, default in defaults.items():
+                action.default = default
+
+    def flag_of(self, name: str) -> str:
+        """Return a flag by its name in the namespace."""
+        return next(a.option_strings[0] for a in self._actions if a.dest == name)
 
     def bad(self, flag: str, value: Any, problem: str) -> NoReturn:
         """Report a bad value.
@@ -105,6 +123,14 @@ def torch_device(text: str) -> torch.device:
 def default_device() -> str:
     """The device to use when none is named."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def existing_folder(text: str) -> Path:
+    """Argument type for a folder to work in."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a folder; name one that exists")
+    return path
 
 
 def existing_file(text: str) -> Path:

@@ -15,6 +15,7 @@ from tianshou.env import BaseVectorEnv
 from tianshou.policy import BasePolicy
 
 from medqn_tianshou.compact import CompactVectorReplayBuffer
+from medqn_tianshou.envs.state import envs_state, set_envs_state
 
 Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
 """Chooses actions for observations of the environments with these numbers."""
@@ -81,6 +82,49 @@ class LeanCollector(Collector[CollectStats]):
         self.on_episode_end = on_episode_end
         self._episode_return = [0.0] * self.env_num
         self._episode_length = [0] * self.env_num
+        self._resets_E = np.zeros(self.env_num, int)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that later steps depend on, but for policy, buffer and global generators."""
+        return {
+            "clocks": [self.collect_step, self.collect_episode, self.collect_time],
+            "episode_return": self._episode_return,
+            "episode_length": self._episode_length,
+            "resets": self._resets_E,
+            "obs": self._pre_collect_obs_RO,
+            "envs": envs_state(self.env) if self._stores else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Continue from what :meth:`state_dict` returned.
+
+        A collector for evaluations, whose games all start with a reset, resets its environments as
+        often as they were: then they are where they were, EnvPool's too.
+
+        :param state: the state.
+        :return: False if the environments could not be put back and started new episodes.
+        """
+        if len(state["episode_return"]) != self.env_num or len(state["resets"]) != self.env_num:
+            raise ValueError(f"not a state of {self.env_num} environments")
+        self.collect_step, self.collect_episode, self.collect_time = state["clocks"]
+        if not self._stores:
+            self._reset_again(state["resets"])
+            return True
+        if state["envs"] is None:
+            self.reset_env()
+            return False
+        set_envs_state(self.env, state["envs"])
+        self._episode_return = [float(value) for value in state["episode_return"]]
+        self._episode_length = [int(value) for value in state["episode_length"]]
+        self._resets_E = state["resets"]
+        self._pre_collect_obs_RO = state["obs"]
+        return True
+
+    def _reset_again(self, resets_E: NDArray[np.int_]) -> None:
+        while (self._resets_E < resets_E).any():
+            behind = np.flatnonzero(self._resets_E < resets_E)
+            self.env.reset(behind)
+            self._resets_E[behind] += 1
 
     def reset_env(
         self, gym_reset_kwargs: dict[str, Any] | None = None
@@ -88,6 +132,7 @@ class LeanCollector(Collector[CollectStats]):
         """Reset all environments and the counts of their current episodes."""
         self._episode_return = [0.0] * self.env_num
         self._episode_length = [0] * self.env_num
+        self._resets_E += 1
         obs_EO, info_E = self.env.reset(**(gym_reset_kwargs or {}))
         if self._on_states is not None:
             self._on_states(obs_EO)
@@ -143,6 +188,7 @@ class LeanCollector(Collector[CollectStats]):
             if done_R.any():
                 episodes += int(done_R.sum())
                 done_ids_D = env_ids_R[done_R]
+                self._resets_E[done_ids_D] += 1
                 first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
                 yield first_obs_DO
                 obs_RO = obs_RO.copy()  # the buffer or a hook may hold the other

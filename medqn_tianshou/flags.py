@@ -5,7 +5,8 @@ from argparse import BooleanOptionalAction
 from pathlib import Path
 from typing import Any, get_args
 
-from medqn_tianshou.cli import Parser, byte_size, number, torch_device
+from medqn_tianshou.checkpoints import DEFAULT_INTERVAL, checkpoint_interval
+from medqn_tianshou.cli import Parser, byte_size, existing_folder, number, torch_device
 from medqn_tianshou.loss import ConsolidationKind, Reduction
 from medqn_tianshou.replay import Replay
 from medqn_tianshou.settings import (
@@ -22,6 +23,7 @@ SHARE = number(float, at_least=0, at_most=1)
 # Flags that say what to do with a run, but not how it learns.
 NOT_SETTINGS = {
     "task", "algo", "seed", "device", "logdir", "no_progress", "resume_path", "watch", "render",
+    "resume", "auto_resume", "checkpoint_every", "keep_checkpoints", "arguments",
 }  # fmt: skip
 
 CONSOLIDATION_FLAGS = {
@@ -140,12 +142,35 @@ def add_file_flags(parser: Parser, family: str) -> FlagGroup:
     group.add(
         "--memory-cap",
         "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free); compact "
-        "holds as many transitions as fit",
+        "holds as many transitions as fit, and gives up the oldest when the whole process comes "
+        "near the cap, unless that is less than a process without a buffer takes",
         type=byte_size,
         default=None,
     )
     group.add("--logdir", "where run folders go (default: log)", type=Path, default=Path("log"))
     group.add("--no-progress", "draw no progress bar", action="store_true", default=False)
+    group.add(
+        "--resume",
+        "go on with the run in this folder, by its own settings, from its last checkpoint",
+        type=existing_folder,
+        default=None,
+    )
+    group.add(
+        "--auto-resume",
+        "go on with the newest unfinished run of these settings in --logdir, else start one",
+        action="store_true",
+        default=False,
+    )
+    group.add(
+        "--checkpoint-every",
+        "environment steps (50000), minutes (10m) or both (50000,10m), whichever comes first "
+        f"(default: {DEFAULT_INTERVAL})",
+        type=checkpoint_interval,
+        default=checkpoint_interval(DEFAULT_INTERVAL),
+    )
+    group.add(
+        "--keep-checkpoints", "how many checkpoints to keep (default: 2)", type=COUNT, default=2
+    )
     return group
 
 
@@ -224,6 +249,13 @@ def settle_env_clocks(parser: Parser, args: argparse.Namespace, family: str) -> 
             "--buffer-size",
             value.buffer_size,
             f"is less than a batch; take at least {value.batch_size} or a smaller --batch-size",
+        )
+    if value.buffer_size <= value.n_step:
+        parser.bad(
+            "--n-step",
+            value.n_step,
+            f"is more than a buffer of {value.buffer_size} can look ahead; take at most "
+            f"{value.buffer_size - 1} or a larger --buffer-size",
         )
     if value.warmup_steps < value.batch_size:
         parser.bad(

@@ -3,8 +3,11 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,21 +19,31 @@ import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 
+from medqn_tianshou.checkpoints import Checkpoints
 from medqn_tianshou.cli import Parser, check_replay_fits, memory_left
 from medqn_tianshou.collector import LeanCollector
 from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.envs.single import SingleVectorEnv
+from medqn_tianshou.envs.workers import DeadWorkerError
 from medqn_tianshou.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.optimizers import FusedRMSprop
 from medqn_tianshou.overlap import OverlappingCollector
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
-from medqn_tianshou.run_folder import RunFolder, describe_run
+from medqn_tianshou.resuming import (
+    config_difference,
+    find_unfinished,
+    is_finished,
+    read_config,
+    restore,
+    run_identity,
+)
+from medqn_tianshou.run_folder import RunFolder, RunFolderError, describe_run
 from medqn_tianshou.samplers import make_state_sampler
 from medqn_tianshou.schedules import LinearSchedule
 from medqn_tianshou.seeding import RunSeeds, seed_everything
 from medqn_tianshou.settings import Settings, setting_values
-from medqn_tianshou.training import Training
+from medqn_tianshou.training import RunError, Training
 
 GRADIENT_CLOCK_OFF = sys.maxsize
 """A ``target_update_freq`` that never comes: the target network follows environment steps."""
@@ -122,23 +135,30 @@ def make_training(
     )
     seed_replay_buffer(buffer, seeds.replay)
 
-    try:
-        run = RunFolder.create(args.logdir, *run_names)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        parser.bad("--logdir", args.logdir, f"cannot hold run folders ({reason}); name another")
-    run.write_json(
-        "config.json",
-        {
-            "task": args.task,
-            "algo": args.algo,
-            "seed": args.seed,
-            "device": str(args.device),
-            "settings": {name: asdict(setting) for name, setting in sorted(settings.items())},
-            "buffer_bytes_at_most": nbytes,
-            **describe_run(),
-        },
+    run, is_new = open_run(parser, args, settings, run_names)
+    if is_new:
+        run.write_json(
+            "config.json",
+            {
+                "task": args.task,
+                "algo": args.algo,
+                "seed": args.seed,
+                "device": str(args.device),
+                "settings": {name: asdict(setting) for name, setting in sorted(settings.items())},
+                "buffer_bytes_at_most": nbytes,
+                "arguments": getattr(args, "arguments", None),
+                **describe_run(),
+            },
+        )
+    checkpoints = Checkpoints(
+        run.path,
+        identity=run_identity(args, settings),
+        interval=args.checkpoint_every,
+        keep=args.keep_checkpoints,
     )
+    if not is_new and not checkpoints.paths():
+        run.start_over()
+    logs = run.logs()
     print(
         f"{args.algo} on {args.task}, seed {args.seed}: {total_env_steps:,} env steps, an update "
         f"every {value.step_per_collect}, lambda {value.lambda_start:g} to {value.lambda_end:g}\n"
@@ -148,7 +168,7 @@ def make_training(
         f"watch it: {tensorboard_command()} --logdir {args.logdir}",
         flush=True,
     )
-    return Training(
+    training = Training(
         policy=policy,
         train_collector=(OverlappingCollector if value.overlap else LeanCollector)(
             policy,
@@ -168,15 +188,88 @@ def make_training(
         step_per_collect=value.step_per_collect,
         batch_size=0 if uses_whole_buffer(settings) else value.batch_size,
         show_progress=not args.no_progress,
+        memory_cap=value.memory_cap,
+        checkpoints=checkpoints,
         **train_options,
     )
+    if not is_new:
+        restore(parser, training, run, checkpoints, logs)
+    return training
+
+
+def open_run(
+    parser: Parser, args: argparse.Namespace, settings: Settings, run_names: tuple[str, ...]
+) -> tuple[RunFolder, bool]:
+    """Create the run folder, or open the one to go on with; tell whether it is new.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param settings: all settings of the run.
+    :param run_names: the folders that lead to the run's.
+    """
+    folder, flag = args.resume, "--resume"
+    identity = run_identity(args, settings)
+    if args.auto_resume:
+        folder = find_unfinished(args.logdir.joinpath(*run_names), identity)
+        flag = "--auto-resume"
+    if folder is None:
+        try:
+            return RunFolder.create(args.logdir, *run_names), True
+        except OSError as error:
+            reason = error.strerror or str(error)
+            parser.bad("--logdir", args.logdir, f"cannot hold run folders ({reason}); name another")
+    if is_finished(folder):
+        parser.bad(flag, folder, "has come to its end; start a new run")
+    changed = config_difference(read_config(parser, folder), identity)
+    if changed:
+        parser.bad(flag, folder, f"is of another version: {changed}; resume it with that one")
+    try:
+        return RunFolder.reopen(folder), False
+    except RunFolderError as error:
+        parser.bad(flag, folder, str(error))
+    except OSError as error:
+        parser.bad(flag, folder, f"cannot be written to ({error.strerror or error})")
 
 
 def run_training(training: Training) -> int:
     """Train, print the summary; return the exit code."""
-    summary = training.run()
+    try:
+        with stop_on_signals(training):
+            summary = training.run()
+    except (RunError, DeadWorkerError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     print(summary.text(str(training.run_folder.path)))
-    return 130 if summary.status == "interrupted" else 0
+    if summary.status == "interrupted":
+        return 128 + (training.stop_signal or signal.SIGINT)
+    return 0
+
+
+@contextmanager
+def stop_on_signals(training: Training) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end a run after its training step; a second one ends it at once.
+
+    :param training: the run.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if training.stop_signal is not None:
+            raise KeyboardInterrupt
+        training.stop_signal = number
+        print(
+            "stopping after this training step, with a checkpoint; once more stops at once",
+            file=sys.stderr,
+        )
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def compile_networks(parser: Parser, policy: MeDQNPolicy, device: torch.device | str) -> None:

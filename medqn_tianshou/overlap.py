@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tianshou.data import CollectStats
 
-from medqn_tianshou.collector import Choose, LeanCollector, Played
+from medqn_tianshou.collector import Choose, LeanCollector, Played, Step
 from medqn_tianshou.policy import MeDQNPolicy
 
 
@@ -52,6 +52,28 @@ class OverlappingCollector(LeanCollector):
         self.settle()
         self._ahead = None
         self._thread.shutdown()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :class:`LeanCollector` saves, and the steps that were played ahead."""
+        ahead: dict[str, Any] | None = None
+        if self._ahead is not None:
+            n_step, played = self._ahead
+            ahead = {"n_step": n_step, "played": [_plain(step) for step in played.result()]}
+        return {**super().state_dict(), "ahead": ahead}
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Continue from what :meth:`state_dict` returned.
+
+        :param state: the state.
+        :return: False if the environments could not be put back and started new episodes.
+        """
+        restored = super().load_state_dict(state)
+        self._ahead = None
+        if restored and state["ahead"] is not None:
+            played: Future[list[Played]] = Future()
+            played.set_result([_step(fields) for fields in state["ahead"]["played"]])
+            self._ahead = state["ahead"]["n_step"], played
+        return restored
 
     def reset_env(
         self, gym_reset_kwargs: dict[str, Any] | None = None
@@ -119,6 +141,25 @@ class OverlappingCollector(LeanCollector):
         else:
             with torch.cuda.stream(self._stream):
                 yield
+
+
+_STEP_FIELDS = (
+    "env_ids_R", "obs_RO", "act_R", "obs_next_RO", "rew_R", "terminated_R", "truncated_R",
+)  # fmt: skip
+
+
+def _plain(step: Played) -> Any:
+    """A step as plain data; its info is told to hooks alone, and not kept."""
+    if isinstance(step, Step):
+        return {name: getattr(step, name) for name in _STEP_FIELDS}
+    return step
+
+
+def _step(fields: Any) -> Played:
+    if isinstance(fields, dict):
+        arrays: Any = {name: fields[name] for name in _STEP_FIELDS}
+        return Step(**arrays, info={})
+    return np.asarray(fields)
 
 
 def _tensors(model: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -34,6 +34,10 @@ from medqn_tianshou.targets import SingleFetch, Steps, join, nstep_returns, succ
 _NO_INFO = Batch()
 
 
+class NonFiniteLossError(ArithmeticError):
+    """The loss, and with it the Q network, is no longer a number."""
+
+
 @dataclass(kw_only=True)
 class MeDQNTrainingStats(DQNTrainingStats):
     """Each term of the loss, averaged over the epochs of one update.
@@ -156,6 +160,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     def gradient_steps(self) -> int:
         """Gradient steps taken so far, inner epochs counted."""
         return self._iter
+
+    def set_gradient_steps(self, count: int) -> None:
+        """Go on counting from here: the target network's next copy follows from it."""
+        self._iter = count
 
     def set_consolidation_coef(self, value: float) -> None:
         """Fix the coefficient; a schedule given before ends here."""
@@ -322,6 +330,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         batch.weight = (returns_B - q_B).detach()  # new priorities, where the buffer has them
         # One transfer from the device for all terms of all epochs.
         means = torch.stack(terms).view(self.consolidation_epochs, -1).mean(dim=0).tolist()
+        if not isfinite(means[1]):
+            raise NonFiniteLossError(
+                f"the loss is {means[1]} at gradient step {self._iter} (TD loss {means[0]:g})"
+            )
         return MeDQNTrainingStats(
             td_loss=means[0],
             loss=means[1],

@@ -1,7 +1,9 @@
 """The folder of a run: settings, progress, policies, summary. Everything in it is plain to read."""
 
 import csv
+import fcntl
 import json
+import os
 import platform
 import shlex
 import sys
@@ -9,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 import psutil
 import torch
@@ -26,6 +28,13 @@ _PACKAGES = (
     "ale-py",
     "opencv-python",
 )
+
+_LOGS = ("progress.csv", "episodes.csv", "events.out.tfevents.*")
+_LOCK = "run.lock"
+
+
+class RunFolderError(ValueError):
+    """A run folder that cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +64,85 @@ class RunFolder:
         path.mkdir(parents=True)
         self.path = path
         self.rows: list[ProgressRow] = []
+        self._lock: IO[str] | None = None
+        self.lock()
+        self._write_headings()
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Open the folder of a run that is to go on.
+
+        :param path: the folder.
+        :raises RunFolderError: if another process works in it.
+        """
+        run = cls.__new__(cls)
+        run.path = path
+        run.rows = []
+        run._lock = None
+        run.lock()
+        return run
+
+    def lock(self) -> None:
+        """Keep other processes out until :meth:`unlock`, or until this process ends."""
+        file = (self.path / _LOCK).open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip() or "unknown"
+            file.close()
+            raise RunFolderError(f"is in use by process {owner}; wait for it or end it") from None
+        except OSError:  # a file system without locks
+            file.close()
+            return
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._lock = file
+
+    def unlock(self) -> None:
+        """Let other processes in."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _write_headings(self) -> None:
         self._append_to("progress.csv", list(ProgressRow.__dataclass_fields__))
         self._append_to("episodes.csv", ["env_step", "return", "length"])
+
+    def log_sizes(self) -> dict[str, int]:
+        """Return the size of each log, after it was written to the disk."""
+        sizes = {}
+        for path in self.logs():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                sizes[path.name] = file.seek(0, os.SEEK_END)
+        return sizes
+
+    def logs(self) -> list[Path]:
+        """The files that grow with the run: both tables, and TensorBoard's."""
+        return [path for name in _LOGS for path in sorted(self.path.glob(name))]
+
+    def rewind(self, logs: list[Path], sizes: dict[str, int]) -> None:
+        """Cut logs back to what they were, so that none tells a step twice.
+
+        :param logs: the logs there are; those that were not there then are deleted.
+        :param sizes: what :meth:`log_sizes` returned.
+        """
+        for path in logs:
+            if path.name not in sizes:
+                path.unlink()
+            elif path.stat().st_size > sizes[path.name]:
+                os.truncate(path, sizes[path.name])
+        with (self.path / "progress.csv").open(newline="") as file:
+            self.rows = [_parse_row(row) for row in csv.DictReader(file)]
+
+    def start_over(self) -> None:
+        """Empty all logs."""
+        for path in self.logs():
+            path.unlink()
+        self.rows = []
+        self._write_headings()
 
     @classmethod
     def create(cls, logdir: Path, *names: str) -> "RunFolder":
@@ -100,6 +186,14 @@ class RunFolder:
         aside = self.path / f".{name}.part"
         write(aside)
         aside.replace(self.path / name)
+
+
+def _parse_row(texts: dict[str, str]) -> ProgressRow:
+    values: dict[str, Any] = {
+        name: float(texts[name]) if texts[name] else None for name in ProgressRow.__annotations__
+    }
+    steps = {name: int(texts[name]) for name in ("env_step", "gradient_step")}
+    return ProgressRow(**{**values, **steps})
 
 
 def describe_run() -> dict[str, Any]:

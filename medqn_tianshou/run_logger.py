@@ -12,13 +12,19 @@ from tianshou.utils import TensorboardLogger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
+from medqn_tianshou.memory_watch import MemoryWatch
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.run_folder import ProgressRow, RunFolder
 
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_UPDATES = 100
 _BAR_SECONDS = 0.5
+_LAST_STEPS = (
+    "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
+    "last_save_step",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +32,7 @@ class Summary:
     """How a run ended; also ``summary.json``. Returns are of evaluations, if there are any."""
 
     status: str
-    """``finished``, ``interrupted`` (Ctrl-C) or ``failed``."""
+    """``finished``, ``interrupted`` (Ctrl-C, SIGTERM) or ``failed``."""
     env_steps: int
     gradient_steps: int
     best_return: float | None
@@ -70,6 +76,7 @@ class RunLogger(TensorboardLogger):
         hundredth of the run does.
     :param return_window: how many training episodes a training return averages over.
     :param show_progress: whether to draw the bar.
+    :param memory_cap: the most bytes that the process should take, where the buffer is compact.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class RunLogger(TensorboardLogger):
         evaluates: bool = True,
         return_window: int = 100,
         show_progress: bool = True,
+        memory_cap: int | None = None,
     ) -> None:
         super().__init__(
             SummaryWriter(str(run.path)),
@@ -100,6 +108,11 @@ class RunLogger(TensorboardLogger):
         self.buffer = buffer
         self.env_step = 0
         self._cap_is_known = False
+        self._memory_watch = (
+            MemoryWatch(buffer, cap=memory_cap, rss=monitor.rss)
+            if memory_cap is not None and isinstance(buffer, CompactVectorReplayBuffer)
+            else None
+        )
         self._train_epsilon = 1.0
         self._clock_start = clock_start
         self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
@@ -118,6 +131,35 @@ class RunLogger(TensorboardLogger):
             mininterval=_BAR_SECONDS if sys.stderr.isatty() else 30.0,
             disable=not show_progress,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that later entries depend on, after all earlier ones were written."""
+        self.writer.flush()
+        return {
+            "last": {name: getattr(self, name) for name in _LAST_STEPS},
+            "env_step": self.env_step,
+            "cap_is_known": self._cap_is_known,
+            "train_epsilon": self._train_epsilon,
+            "next_row": self._next_row,
+            "last_row": self._last_row,
+            "train_seconds": self.train_seconds,
+            "train_returns": list(self._train_returns),
+            "next_clock_log": self._next_clock_log,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        for name in _LAST_STEPS:
+            setattr(self, name, int(state["last"][name]))
+        self.env_step = int(state["env_step"])
+        self._cap_is_known = bool(state["cap_is_known"])
+        self._train_epsilon = float(state["train_epsilon"])
+        self._next_row = int(state["next_row"])
+        last_step, last_seconds = state["last_row"]
+        self._last_row = (int(last_step), float(last_seconds))
+        self._train_seconds = float(state["train_seconds"])
+        self._train_returns.extend(float(value) for value in state["train_returns"])
+        self._next_clock_log = int(state["next_clock_log"])
 
     @property
     def train_seconds(self) -> float:
@@ -170,6 +212,11 @@ class RunLogger(TensorboardLogger):
         self._add_row(self._log_clocks(), float(returns["mean"]), float(returns["std"]))
         self._refresh_bar("evaluated")
 
+    def abandon(self) -> None:
+        """Close everything, nothing having been logged."""
+        self._bar.close()
+        self.finalize()
+
     def close(self, status: str, env_step: int) -> Summary:
         """Take the last measurements, close everything and sum up.
 
@@ -204,7 +251,10 @@ class RunLogger(TensorboardLogger):
         )
 
     def _log_clocks(self) -> MemoryUsage:
-        """Write memory, epsilon and lambda over environment steps."""
+        """Write memory, epsilon and lambda over environment steps; keep to the memory cap."""
+        said = self._memory_watch and self._memory_watch.check()
+        if said:
+            self._bar.write(said, file=sys.stderr)
         if not self._cap_is_known and getattr(self.buffer, "is_capped", False):
             self._cap_is_known = True
             self._bar.write(

@@ -7,12 +7,32 @@ from typing import Any
 from tianshou.policy import BasePolicy
 from tianshou.trainer import OffpolicyTrainer
 
+from medqn_tianshou.checkpoints import Checkpoints
 from medqn_tianshou.collector import LeanCollector
+from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.memory import MemoryMonitor
-from medqn_tianshou.policy import MeDQNPolicy
+from medqn_tianshou.policy import MeDQNPolicy, NonFiniteLossError
+from medqn_tianshou.randomness import global_random_state, set_global_random_state
 from medqn_tianshou.run_folder import RunFolder
 from medqn_tianshou.run_logger import RunLogger, Summary
+from medqn_tianshou.run_state import (
+    close_episodes,
+    load_policy_state,
+    load_raw_replay_state,
+    load_trainer_state,
+    policy_state,
+    raw_replay_state,
+    trainer_state,
+)
 from medqn_tianshou.schedules import Schedule
+
+
+class RunError(Exception):
+    """A run that cannot go on; its text is for the user."""
+
+
+class _Stopped(Exception):  # noqa: N818 (it is no error)
+    """A signal asked for the end, and the checkpoint is written."""
 
 
 class Training:
@@ -37,8 +57,10 @@ class Training:
         leaves the target network to the policy, which counts gradient steps.
     :param episodes_per_test: episodes per evaluation.
     :param return_window: how many training episodes a training return averages over.
+    :param checkpoints: writes the run's checkpoints; None writes none.
     :param on_collect: called with the environment step before each collect, after the update.
     :param show_progress: whether to draw a progress bar.
+    :param memory_cap: the most bytes that the process should take, where the buffer is compact.
     """
 
     def __init__(
@@ -61,19 +83,27 @@ class Training:
         target_update_env_steps: int | None = None,
         episodes_per_test: int = 1,
         return_window: int = 100,
+        checkpoints: Checkpoints | None = None,
         on_collect: Callable[[int], None] | None = None,
         show_progress: bool = True,
+        memory_cap: int | None = None,
     ) -> None:
         env_num = train_collector.env_num
         self.policy = policy
         self.run_folder = run
         self.train_collector = train_collector
+        self._test_collector = test_collector
         self._warmup_env_steps = -(-warmup_env_steps // env_num) * env_num
         self._clock_start = self._warmup_env_steps if warmup_counts else 0
         self._epsilon = epsilon
         self._epsilon_test = epsilon_test
         self._step_per_collect = step_per_collect
         self._target_update_env_steps = target_update_env_steps
+        self.checkpoints = checkpoints
+        self.stop_signal: int | None = None
+        """Set by a signal: the run ends before the next training step, with a checkpoint."""
+        self._is_continued = False
+        self._epoch_start = (0, 0)  # the epoch, and the trainer's step at which it began
         self._on_collect = on_collect
         self.logger = RunLogger(
             run=run,
@@ -85,6 +115,7 @@ class Training:
             evaluates=test_collector is not None,
             return_window=return_window,
             show_progress=show_progress,
+            memory_cap=memory_cap,
         )
         train_collector.on_episode_end = self._note_episode
         self.trainer = OffpolicyTrainer(
@@ -108,21 +139,131 @@ class Training:
         )
 
     def run(self) -> Summary:
-        """Train to the end, or until Ctrl-C, and leave everything in the run folder."""
+        """Train to the end, or until a signal, and leave everything in the run folder."""
         status = "failed"
         try:
-            self.warm_up()
-            self.trainer.run(reset_collectors=False)
+            if self._is_continued:
+                self._go_on()
+            else:
+                self.warm_up()
+                self.trainer.run(reset_collectors=False)
             status = "finished"
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, _Stopped):
             status = "interrupted"
+        except NonFiniteLossError as error:
+            raise RunError(self._describe_divergence(error)) from error
         finally:
-            self.train_collector.stop()
-            collected = self.train_collector.collect_step - self._steps_before_clock
-            summary = self.logger.close(status, max(collected, 0))
-            self._save_last()
-            self.run_folder.write_json("summary.json", asdict(summary))
+            try:
+                summary = self._close(status)
+            except OSError:
+                if status != "failed":  # else the first error tells more
+                    raise
+            finally:
+                self.run_folder.unlock()
         return summary
+
+    def _close(self, status: str) -> Summary:
+        self.train_collector.stop()
+        collected = self.train_collector.collect_step - self._steps_before_clock
+        summary = self.logger.close(status, max(collected, 0))
+        if status != "failed":  # what was saved before may be better
+            self._save_last()
+        self.run_folder.write_json("summary.json", asdict(summary))
+        return summary
+
+    def _describe_divergence(self, error: NonFiniteLossError) -> str:
+        paths = [] if self.checkpoints is None else self.checkpoints.paths()
+        last = f"the last checkpoint is {paths[0]}" if paths else "there is no checkpoint yet"
+        return (
+            f"{error}, near env step {self.logger.env_step}; {last}; try a smaller --lr, --huber, "
+            "or a smaller --lambda-end"
+        )
+
+    def _go_on(self) -> None:
+        """Run the trainer from where it was, in the middle of an epoch."""
+        # Not its run(): that would start from step 0. What is left of this epoch is its length.
+        step_per_epoch = self.trainer.step_per_epoch
+        done = self.trainer.env_step - self._epoch_start[1]
+        self.trainer.step_per_epoch = step_per_epoch - done
+        for _ in self.trainer:
+            self.trainer.step_per_epoch = step_per_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on, but for a compact replay buffer."""
+        self.train_collector.settle()  # it draws from numpy's generator
+        buffer, evaluation = self.train_collector.buffer, self._test_collector
+        compact = isinstance(buffer, CompactVectorReplayBuffer)
+        return {
+            "policy": policy_state(self.policy),
+            "trainer": trainer_state(self.trainer),
+            "epoch_start": self._epoch_start,
+            "train_collector": self.train_collector.state_dict(),
+            "test_collector": None if evaluation is None else evaluation.state_dict(),
+            "raw_replay": None if compact else raw_replay_state(buffer),
+            "logger": self.logger.state_dict(),
+            "logs": self.run_folder.log_sizes(),
+            "random": global_random_state(),
+        }
+
+    def load_state_dict(
+        self, state: dict[str, Any], replay: CompactVectorReplayBuffer | None
+    ) -> bool:
+        """Continue from what :meth:`state_dict` returned; :meth:`run` then goes on from there.
+
+        :param state: the state.
+        :param replay: the compact replay buffer, if it was one.
+        :return: False if the environments could not be put back and started new episodes.
+        """
+        buffer: Any = self.train_collector.buffer
+        if isinstance(buffer, CompactVectorReplayBuffer) != (replay is not None):
+            raise ValueError("the replay buffer is of another kind")
+        if replay is None:
+            load_raw_replay_state(buffer, state["raw_replay"])
+        elif (replay.maxsize, replay.buffer_num, replay.options, replay.keep) != (
+            buffer.maxsize, buffer.buffer_num, buffer.options, buffer.keep,
+        ):  # fmt: skip
+            raise ValueError(f"the replay buffer is not like this run's ({replay!r})")
+        else:
+            vars(buffer).update(vars(replay))  # others hold the buffer: it stays the same object
+        load_policy_state(self.policy, state["policy"])
+        load_trainer_state(self.trainer, state["trainer"])
+        epoch, start = state["epoch_start"]
+        self._epoch_start = (int(epoch), int(start))
+        restored = self.train_collector.load_state_dict(state["train_collector"])
+        if not restored and replay is None:
+            close_episodes(buffer)
+        if self._test_collector is not None:
+            self._test_collector.load_state_dict(state["test_collector"])
+        self.logger.load_state_dict(state["logger"])
+        # Last: the environments' resets may have drawn from them.
+        set_global_random_state(state["random"])
+        self._is_continued = True
+        return restored
+
+    def abandon(self) -> None:
+        """Let go of the run folder without having trained."""
+        self.train_collector.stop()
+        self.logger.abandon()
+        self.run_folder.unlock()
+
+    @property
+    def clock_start(self) -> int:
+        """Environment steps that count before the trainer's step 0."""
+        return self._clock_start
+
+    def _write_checkpoint(self, env_step: int) -> None:
+        if self.checkpoints is None:
+            return
+        state, buffer = self.state_dict(), self.train_collector.buffer
+        compact = buffer if isinstance(buffer, CompactVectorReplayBuffer) else None
+        try:
+            self.checkpoints.write(env_step, state, compact)
+        except OSError as error:
+            raise RunError(
+                f"the checkpoint of env step {env_step} could not be written to "
+                f"{self.checkpoints.folder} ({error.strerror or error}); earlier ones are intact: "
+                f"make room, then go on with --resume {self.run_folder.path}"
+            ) from error
 
     def warm_up(self) -> None:
         """Play at random until the first update; the trainer goes on from there."""
@@ -141,6 +282,14 @@ class Training:
 
     def _before_collect(self, epoch: int, trainer_step: int) -> None:
         env_step = trainer_step + self._clock_start
+        if epoch != self._epoch_start[0]:
+            self._epoch_start = (epoch, trainer_step)
+        if self.stop_signal is not None:
+            self._write_checkpoint(env_step)
+            raise _Stopped
+        # Before anything of this training step: a run that goes on from here does it all again.
+        if self.checkpoints is not None and self.checkpoints.are_due(env_step):
+            self._write_checkpoint(env_step)
         self.policy.set_eps(self._epsilon(env_step))
         self.policy.set_env_step(env_step)
         if self._target_update_env_steps is not None:

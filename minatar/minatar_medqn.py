@@ -23,6 +23,7 @@ from medqn_tianshou.cli import Parser
 from medqn_tianshou.envs.minatar import MINATAR_GAMES, MinAtarEnv
 from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
 from medqn_tianshou.job import make_env_clock_training, run_training
+from medqn_tianshou.resuming import parse_arguments
 from medqn_tianshou.settings import Settings
 from medqn_tianshou.training import Training
 
@@ -81,7 +82,7 @@ def prepare(parser: Parser, args: argparse.Namespace, settings: Settings) -> Tra
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = make_parser()
-    args = parser.parse_args(arguments)
+    args = parse_arguments(parser, arguments)
     return run_training(prepare(parser, args, resolve(parser, args)))
 
 

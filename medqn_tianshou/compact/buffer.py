@@ -113,6 +113,15 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         """The most bytes to hold."""
         return self._storage.max_bytes
 
+    def lower_max_bytes(self, max_bytes: int) -> None:
+        """Hold less from now on; the oldest transitions go at once.
+
+        :param max_bytes: the most bytes to hold; the newest transitions stay in any case.
+        """
+        if self.max_bytes is None or max_bytes < self.max_bytes:
+            self._storage.max_bytes = max_bytes
+            self._storage.make_room(0)
+
     @property
     def is_capped(self) -> bool:
         """Whether ``max_bytes``, and not the size, has made it forget transitions."""

@@ -14,11 +14,14 @@ import numpy as np
 from ale_py import roms
 from numpy.typing import NDArray
 
+from medqn_tianshou.envs.fields import set_fields
+
 FRAME_SKIP = 4
 FRAME_SIZE = 84
 SCREEN_ROWS = 210  # a dozen games have up to 250; EnvPool, too, cuts off the rest
 
 _SHOWN, _SECOND = range(2)
+_SAVED_FIELDS = ("_stack", "_screens", "_lives", "_game_steps", "_has_life_left")
 
 Frames = NDArray[np.uint8]
 
@@ -141,6 +144,26 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         """Give the game's picture in colour, if ``render_mode`` is ``"rgb_array"``."""
         # In mode "human", ALE itself has drawn the screen.
         return self._ale.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+    def game_state(self) -> dict[str, Any]:
+        """Return all that later play depends on, but for :attr:`np_random`."""
+        (emulator,) = self._ale.cloneSystemState().__getstate__()
+        return {"emulator": emulator, **{name: getattr(self, name) for name in _SAVED_FIELDS}}
+
+    def set_game_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`game_state` returned."""
+        fields = dict(state)
+        emulator = fields.pop("emulator").tobytes()
+        # Of an emulator that never ran a frame, something stays that its state does not tell.
+        self._ale.reset_game()
+        self._ale.act(ale_py.Action.NOOP)
+        (own,) = self._ale.cloneSystemState().__getstate__()
+        if not len(own) / 2 < len(emulator) < 2 * len(own):
+            raise ValueError(f"{len(emulator)} bytes are not the state of this emulator")
+        saved = ale_py.ALEState.__new__(ale_py.ALEState)
+        saved.__setstate__((emulator,))
+        self._ale.restoreSystemState(saved)
+        set_fields(self, _SAVED_FIELDS, fields)
 
     def _resized_screen(self) -> Frames:
         size = (FRAME_SIZE, FRAME_SIZE)

@@ -16,9 +16,10 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
-from tianshou.env import BaseVectorEnv, SubprocVectorEnv
+from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.envs.single import SingleVectorEnv
+from medqn_tianshou.envs.workers import WorkerVectorEnv
 
 Backend = Literal["auto", "envpool", "ale"]
 
@@ -154,7 +155,7 @@ def make_atari_envs(
         for i in range(num_envs)
     ]
     # Not ShmemVectorEnv: no faster at this size, and it loads each game once more to see its space.
-    return SingleVectorEnv(env_fns[0]()) if num_envs == 1 else SubprocVectorEnv(env_fns)
+    return SingleVectorEnv(env_fns[0]()) if num_envs == 1 else WorkerVectorEnv(env_fns, name=task)
 
 
 class EnvPoolVectorEnv(BaseVectorEnv):

@@ -34,6 +34,7 @@ class Catcher(PLEGame):
     screen_size = SCREEN
     action_names = ("left", "right", "no-op")
     state_names = ("paddle_x", "paddle_velocity", "fruit_x", "fruit_y")
+    _saved_fields = ("lives", "paddle_x", "velocity", "fruit_x", "fruit_y")
 
     paddle_x: int
     velocity: float

@@ -15,6 +15,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from medqn_tianshou.envs.fields import set_fields
+from medqn_tianshou.randomness import generator_state, set_generator_state
+
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
 EPISODE_LIMITS = {"seaquest": 10_000}
@@ -39,6 +42,9 @@ CHANNEL_COLOURS = (
     (255, 157, 167),
     (156, 117, 95),
 )
+
+# Of a game of MinAtar; the generator is saved apart.
+_CONSTANT_FIELDS = {"action_map", "channels", "ramping", "random"}
 
 
 class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
@@ -156,6 +162,25 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         for channel in (*range(1, len(observation)), 0):
             cells[observation[channel]] = CHANNEL_COLOURS[channel]
         return cells.repeat(CELL_PIXELS, axis=0).repeat(CELL_PIXELS, axis=1)
+
+    def game_state(self) -> dict[str, Any]:
+        """Return all that later play depends on, but for :attr:`np_random`."""
+        return {
+            "last_action": self._game.last_action,
+            "random": generator_state(self._game.random),
+            "fields": {name: getattr(self._game.env, name) for name in self._saved_fields()},
+        }
+
+    def set_game_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`game_state` returned, in a game that was reset once."""
+        if state["last_action"] not in range(len(ACTION_NAMES)):
+            raise ValueError(f"last_action={state['last_action']!r} is not an action")
+        set_fields(self._game.env, self._saved_fields(), state["fields"])
+        set_generator_state(self._game.random, state["random"])
+        self._game.last_action = state["last_action"]
+
+    def _saved_fields(self) -> tuple[str, ...]:
+        return tuple(sorted(vars(self._game.env).keys() - _CONSTANT_FIELDS))
 
     def _observation(self) -> NDArray[np.bool_]:
         state_HWC: NDArray[np.bool_] = self._game.state()

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from math import sin
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from medqn_tianshou.envs.ple import TICK_MS, PLEGame, Rectangle
 
@@ -57,6 +57,8 @@ class Pixelcopter(PLEGame):
         "next_block_bottom",  # the centre plus the height: not the real bottom either
     )
 
+    _saved_fields = ("lives", "y", "momentum", "blocks", "terrain_x", "terrain_y")
+
     y: float
     momentum: float
     blocks: list[Block]
@@ -76,6 +78,10 @@ class Pixelcopter(PLEGame):
             block.y,
             block.y + BLOCK_HEIGHT,
         )
+
+    def set_game_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`game_state` returned, in a game that was reset once."""
+        super().set_game_state({**state, "blocks": [Block(*block) for block in state["blocks"]]})
 
     def _new_game(self) -> None:
         self.lives = 1

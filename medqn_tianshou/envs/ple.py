@@ -14,6 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from medqn_tianshou.envs.fields import set_fields
+
 TICK_MS = 1000.0 / 30
 LOSS_REWARD = -5.0
 """Added to the reward of the tick that ends the game."""
@@ -55,6 +57,7 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
     screen_size: ClassVar[int]
     action_names: ClassVar[tuple[str, ...]]
     state_names: ClassVar[tuple[str, ...]]
+    _saved_fields: ClassVar[tuple[str, ...]]
 
     lives: int = 0
 
@@ -143,6 +146,14 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
             f"kind={kind!r} with c={c!r} is not a draw; use 'choice' with a stride c, 'randint' "
             "or 'uniform'"
         )
+
+    def game_state(self) -> dict[str, Any]:
+        """Return all that later play depends on, but for :attr:`np_random`."""
+        return {name: getattr(self, name) for name in self._saved_fields}
+
+    def set_game_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`game_state` returned, in a game that was reset once."""
+        set_fields(self, self._saved_fields, state)
 
     @abstractmethod
     def raw_state(self) -> tuple[float, ...]:

@@ -1,0 +1,88 @@
+"""The state of environments, to save and to continue from, where they can give it."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.classic_control.acrobot import AcrobotEnv
+from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
+from gymnasium.wrappers.time_limit import TimeLimit
+from tianshou.env import BaseVectorEnv, VectorEnvWrapper
+
+from medqn_tianshou.envs.single import SingleVectorEnv
+from medqn_tianshou.randomness import generator_state, set_generator_state
+
+# Typed so that their fields may be of any type.
+_WITH_STATE: Any = (MountainCarEnv, AcrobotEnv)
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """A game that can be put back to where it was; its generator is not its own concern."""
+
+    def game_state(self) -> dict[str, Any]:
+        """Everything that later play depends on, but for :attr:`np_random`."""
+
+    def set_game_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`game_state` returned."""
+
+
+def envs_state(envs: BaseVectorEnv) -> dict[str, Any] | None:
+    """Return the state of an environment, or None where it cannot be had.
+
+    :param envs: one environment in this thread can give it; EnvPool and worker processes cannot.
+    """
+    env = _single(envs)
+    if env is None:
+        return None
+    base: Any = env.unwrapped
+    if isinstance(base, _WITH_STATE):
+        game: dict[str, Any] = {"state": np.asarray(base.state)}
+    elif isinstance(base, Restorable):
+        game = base.game_state()
+    else:
+        return None
+    return {
+        "game": game,
+        "generator": generator_state(base.np_random),
+        "action_space": generator_state(env.action_space.np_random),
+        "elapsed": [limit._elapsed_steps for limit in _time_limits(env)],
+    }
+
+
+def set_envs_state(envs: BaseVectorEnv, state: dict[str, Any]) -> None:
+    """Continue from what :func:`envs_state` returned.
+
+    :param envs: environments made and seeded as those were.
+    :param state: the state.
+    """
+    env = _single(envs)
+    if env is None:
+        raise ValueError("these environments cannot be put back to where they were")
+    base: Any = env.unwrapped
+    if isinstance(base, _WITH_STATE):
+        saved = state["game"]["state"]
+        if np.shape(saved) != np.shape(base.state):
+            raise ValueError(f"a state of shape {np.shape(saved)} is not one of this environment")
+        base.state = saved
+    else:
+        base.set_game_state(state["game"])
+    set_generator_state(base.np_random, state["generator"])
+    set_generator_state(env.action_space.np_random, state["action_space"])
+    for limit, elapsed in zip(_time_limits(env), state["elapsed"], strict=True):
+        limit._elapsed_steps = elapsed
+
+
+def _single(envs: BaseVectorEnv) -> gym.Env[Any, Any] | None:
+    while isinstance(envs, VectorEnvWrapper):
+        envs = envs.venv
+    return envs.env if isinstance(envs, SingleVectorEnv) else None
+
+
+def _time_limits(env: gym.Env[Any, Any]) -> list[TimeLimit]:
+    limits = []
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, TimeLimit):
+            limits.append(env)
+        env = env.env
+    return limits

@@ -1,0 +1,49 @@
+"""Environments in processes of their own, each of which is missed by name when it dies."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from tianshou.env import SubprocVectorEnv
+
+
+class DeadWorkerError(RuntimeError):
+    """A process with an environment has ended."""
+
+
+class WorkerVectorEnv(SubprocVectorEnv):
+    """Tianshou's SubprocVectorEnv, but for what it says when a worker dies.
+
+    :param env_fns: build the environments.
+    :param name: what they play.
+    """
+
+    def __init__(self, env_fns: Sequence[Callable[[], Any]], *, name: str) -> None:
+        self._name = name
+        super().__init__(list(env_fns))
+
+    def reset(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], Any]:
+        """Reset as the base class does."""
+        try:
+            return super().reset(*args, **kwargs)
+        except (EOFError, ConnectionError) as error:
+            raise DeadWorkerError(self._describe_dead()) from error
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Step as the base class does."""
+        try:
+            return super().step(*args, **kwargs)
+        except (EOFError, ConnectionError) as error:
+            raise DeadWorkerError(self._describe_dead()) from error
+
+    def _describe_dead(self) -> str:
+        dead = []
+        for number, worker in enumerate(self.workers):
+            process = worker.process  # type: ignore[attr-defined]
+            process.join(0.5)  # its pipe may close a little earlier than it ends
+            if not process.is_alive():
+                code = process.exitcode
+                how = f"signal {-code}" if code and code < 0 else f"exit code {code}"
+                dead.append(f"worker {number} (process {process.pid}, {how})")
+        names = ", ".join(dead) or "a worker"
+        return f"the environments of {self._name} lost {names}; is there memory for so many?"
