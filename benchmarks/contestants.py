@@ -41,6 +41,7 @@ class Ours(TrainerContestant):
         setup.args.no_progress = True
         with redirect_stdout(io.StringIO()):
             self.training: Any = setup.script.prepare(setup.parser, setup.args, setup.settings)
+        self.training.checkpoints = None  # like evaluation, not measured
         self.training.warm_up()
         super().__init__(self.training.trainer)
         self.training.policy.set_env_step(0)
