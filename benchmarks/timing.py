@@ -27,9 +27,9 @@ Fetch = Callable[[Any, Index], tuple[Any, ...]]
 
 def fetch_for_training(buffer: Any, states: Index) -> tuple[Any, ...]:
     """Fetch a TD batch (3-step) and states from any buffer as ``MeDQNPolicy`` does."""
-    batch, _ = SingleFetch(buffer, n_step=3).sample(BATCH_SIZE)
-    obs = buffer.get(states, "obs")
-    return batch.obs, batch.obs_next, obs, *(batch[field] for field in FIELDS)
+    fetch = SingleFetch(buffer, n_step=3, draw_states=lambda _: [states])
+    batch, _ = fetch.sample(BATCH_SIZE)
+    return batch.obs, batch.obs_next, fetch.states[0], *(batch[field] for field in FIELDS)
 
 
 def fetch_by_tianshou(buffer: Any, states: Index) -> tuple[Any, ...]:
