@@ -12,6 +12,7 @@ from tianshou.utils import TensorboardLogger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from medqn_tianshou.dashboard import LAYOUT, Probe, write_hparams
 from medqn_tianshou.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.run_folder import ProgressRow, RunFolder
@@ -99,6 +100,9 @@ class RunLogger(TensorboardLogger):
         self.monitor = monitor
         self.buffer = buffer
         self.env_step = 0
+        self.writer.add_custom_scalars(LAYOUT)
+        self._probe = Probe(buffer)
+        self._last_speed = (clock_start, 0, 0.0)  # env step, gradient step, training seconds
         self._cap_is_known = False
         self._train_epsilon = 1.0
         self._clock_start = clock_start
@@ -183,14 +187,13 @@ class RunLogger(TensorboardLogger):
             self._add_row(usage)
         self._refresh_bar(status)
         self._bar.close()
-        self.finalize()
         returns = [
             (row.eval_return_mean if self._row_interval is None else row.train_return, row.env_step)
             for row in self.run.rows
         ]
         known = [(value, step) for value, step in returns if value is not None]
         best = max(known, key=lambda entry: entry[0], default=(None, None))
-        return Summary(
+        summary = Summary(
             status=status,
             env_steps=env_step,
             gradient_steps=self.policy.gradient_steps,
@@ -202,9 +205,14 @@ class RunLogger(TensorboardLogger):
             buffer_mb=usage.buffer / MB,
             buffer_transitions=len(self.buffer),
         )
+        names = ("best_return", "final_return", "steps_per_s", "peak_rss_mb", "buffer_mb")
+        metrics = {name: getattr(summary, name) for name in names}
+        write_hparams(self.writer, self.run.path, metrics)
+        self.finalize()
+        return summary
 
     def _log_clocks(self) -> MemoryUsage:
-        """Write memory, epsilon and lambda over environment steps."""
+        """Write memory, epsilon, lambda, speed and Q values over environment steps."""
         if not self._cap_is_known and getattr(self.buffer, "is_capped", False):
             self._cap_is_known = True
             self._bar.write(
@@ -218,7 +226,22 @@ class RunLogger(TensorboardLogger):
             ("train/consolidation_coef", self.policy.consolidation_coef),
         ):
             self.writer.add_scalar(tag, value, global_step=self.env_step)
+        for tag, value in self._speeds_since_last_log().items():
+            self.writer.add_scalar(f"speed/{tag}", value, global_step=self.env_step)
+        for tag, value in self._probe.measure(self.policy).items():
+            self.writer.add_scalar(f"probe/{tag}", value, global_step=self.env_step)
         return self.monitor.log(self.writer, self.env_step)
+
+    def _speeds_since_last_log(self) -> dict[str, float]:
+        env_step, gradient_step, seconds = self._last_speed
+        elapsed = self.train_seconds - seconds
+        if self.env_step <= env_step or elapsed <= 0:
+            return {}
+        self._last_speed = (self.env_step, self.policy.gradient_steps, self.train_seconds)
+        return {
+            "env_steps_per_s": (self.env_step - env_step) / elapsed,
+            "gradient_steps_per_s": (self.policy.gradient_steps - gradient_step) / elapsed,
+        }
 
     def _add_row(
         self, usage: MemoryUsage, eval_mean: float | None = None, eval_std: float | None = None

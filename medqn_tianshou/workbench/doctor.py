@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from medqn_tianshou.cli import Parser
@@ -105,12 +106,8 @@ def check_devices() -> Check:
         return Check("devices", "ok", f"{names}; CUDA {torch.version.cuda}")
     threads = f"CPU only, {torch.get_num_threads()} threads"
     if shutil.which("nvidia-smi"):
-        remedy = (
-            "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
-        )
-        return Check(
-            "devices", "warning", f"{threads}; there is a GPU that torch cannot use", remedy
-        )
+        found = f"{threads}; torch cannot use the GPU"
+        return Check("devices", "warning", found, "pip install --force-reinstall torch")
     return Check("devices", "ok", threads)
 
 
@@ -214,7 +211,7 @@ def _step_atari(backend: Any) -> str:
     )
     try:
         envs.reset()
-        shape = envs.step([0])[0].shape
+        shape = envs.step(np.array([0]))[0].shape
     finally:
         envs.close()
     return f"{atari_tasks()[0]} steps, observation {shape[1:]}"

@@ -9,6 +9,7 @@ Examples:
 
 import argparse
 import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -163,6 +164,5 @@ def _check_output(parser: Parser, args: argparse.Namespace) -> None:
 
 
 def _has_display() -> bool:
-    if sys.platform.startswith("linux"):
-        return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return True
+    on_linux = platform.system() == "Linux"  # elsewhere there always is one
+    return not on_linux or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
