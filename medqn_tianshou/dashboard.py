@@ -112,7 +112,7 @@ def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -
         for name, value in values.items()
     }
     known = {f"final/{name}": value for name, value in metrics.items() if value is not None}
-    for summary in hparams(plain, known):
+    for summary in hparams(plain, known):  # type: ignore[no-untyped-call]
         writer.file_writer.add_summary(summary)
     for tag, value in known.items():
         writer.add_scalar(tag, value)

@@ -27,9 +27,8 @@ COMMAND = re.compile(r"\b(?:python (?!-)\S+\.py|(?<![-/])medqn [a-z]+)(?:[^`\n)#
 
 def anchors(text):
     headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
-    return {
-        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
-    }
+    plain = [re.sub(r"[^\w -]", "", heading).strip().lower() for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
 
 
 def broken_links(page, text):
@@ -50,6 +49,7 @@ def commands(text):
     code = re.findall(r"```sh\n(.*?)```", text, re.DOTALL) + re.findall(r"^    (.*)", text, re.M)
     code += re.findall(r"(?<!`)`([^`]+)`(?!`)", text)
     lines = [line for block in code for line in block.replace("\\\n", " ").splitlines()]
+    lines = [re.sub(r"(^|\s)#.*", "", line) for line in lines]
     lines = [re.sub(r"^docker run .* medqn(?= )", "medqn", line) for line in lines]
     return [found[0].strip() for line in lines for found in [COMMAND.search(line)] if found]
 

@@ -103,7 +103,7 @@ def test_the_best_policy_is_preferred_and_a_file_may_be_named(tmp_path):
 def test_a_gif_has_a_frame_per_step(tmp_path, capsys, family):
     run = make_run(tmp_path / "run", family)
     video = tmp_path / "out.gif"
-    flags = ["--video", str(video), "--max-steps", "7", "--eps", "0.5"]
+    flags = ["--video", str(video), "--max-steps", "7", "--eps", "0.5", "--episodes", "4"]
     assert command.main(["play", str(run), *flags]) == 0
     assert "7 steps, cut by --max-steps" in capsys.readouterr().out
     with Image.open(video) as gif:
@@ -170,7 +170,7 @@ def test_the_doctor_names_what_is_wrong_and_what_mends_it(tmp_path, capsys, monk
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(doctor, "MinAtarEnv", broken)
     monkeypatch.setattr(doctor, "atari_tasks", tuple)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: name == "minatar")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: True if name == "minatar" else None)
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
     monkeypatch.setattr(doctor, "ENOUGH_SHARED_MEMORY", 2**60)
     monkeypatch.setattr(doctor.metadata, "version", lambda _: "0.1")

@@ -206,6 +206,8 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 
 
 def _step_atari(backend: Any) -> str:
+    if not atari_tasks():
+        raise FileNotFoundError("no ROM that all installed backends have")
     envs = make_atari_envs(
         task=atari_tasks()[0], num_envs=1, seed=0, training=True, backend=backend
     )
