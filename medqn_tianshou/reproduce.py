@@ -86,11 +86,11 @@ class Run:
         return self.csv.with_suffix(".json")
 
     def command(self, logdir: Path) -> list[str]:
-        """The call of the experiment."""
+        """The call of the experiment, as a user would type it."""
         steps = [] if self.steps is None else ["--steps", str(self.steps)]
         flags = [*shlex.split(self.figure.task), *shlex.split(self.variant.flags), *steps]
         return [
-            sys.executable, "-m", "medqn_tianshou", "train", self.figure.family,
+            "medqn", "train", self.figure.family,
             "--algo", self.variant.algo, *flags,
             "--seed", str(self.seed), "--device", "cpu", "--logdir", str(logdir), "--no-progress",
         ]  # fmt: skip
@@ -100,8 +100,9 @@ class Run:
         with tempfile.TemporaryDirectory() as folder:
             # Runs share the cores: more threads per run would only wait for each other.
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, "-m", "medqn_tianshou", *self.command(Path(folder))[1:]]
             with subprocess.Popen(  # noqa: S603
-                self.command(Path(folder)),
+                command,
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -116,7 +117,7 @@ class Run:
                 )
             (config,) = Path(folder).glob("**/config.json")
             record = json.loads(config.read_text())
-            record["command"] = shlex.join(self.command(Path("log"))[1:])
+            record["command"] = shlex.join(self.command(Path("log")))
             record["summary"] = json.loads((config.parent / "summary.json").read_text())
             self.raw.mkdir(parents=True, exist_ok=True)
             aside = self.json.with_suffix(".part")

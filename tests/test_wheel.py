@@ -2,9 +2,9 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 
@@ -15,8 +15,13 @@ from scripts import ROOT
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     pytest.importorskip("build")
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT]
+    out, source = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("source")
+    # A copy: a build leaves folders behind, and takes in what an earlier one left.
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "medqn_tianshou", source / "medqn_tianshou", ignore=ignored)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     (path,) = out.glob("*.whl")
@@ -39,7 +44,8 @@ def test_the_installed_command_runs_in_an_environment_of_its_own(wheel, tmp_path
     site = next(environment.glob("lib/python*/site-packages"))
     # The dependencies are those of this environment, but not its editable install of the package:
     # that is a .pth file, which Python reads in its own folder alone.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    folders = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "dependencies.pth").write_text("\n".join(folders) + "\n")
     install = [sys.executable, "-m", "pip", "--python", environment / "bin/python", "install"]
     flags = ["--no-deps", "--ignore-installed", "--no-index", "--quiet"]
     subprocess.run([*install, *flags, wheel], check=True)
