@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: train test lint format clean
+.PHONY: train test lint format install-test clean
 
 train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
@@ -17,10 +17,15 @@ lint: $(VENV)/test-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/hadolint Dockerfile
 
 format: $(VENV)/test-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The Dockerfile's install steps in a clean environment, and a short training there: minutes.
+install-test:
+	PYTHON=$(PYTHON) docker/check_install.sh
 
 # Run again only when the dependencies change.
 $(VENV)/train-installed: EXTRAS := atari

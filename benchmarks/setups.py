@@ -1,10 +1,8 @@
 """What the contestants of the speed benchmark train: the command line of one of our scripts."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +14,6 @@ from medqn_tianshou.cli import Parser
 from medqn_tianshou.job import uses_whole_buffer
 from medqn_tianshou.settings import Settings, setting_values
 
-ROOT = Path(__file__).parent.parent
 PIXEL_SCALE = 1 / 255
 _SPACES: dict[tuple[str, str], tuple[Any, Any]] = {}
 
@@ -29,10 +26,8 @@ class Setup:
     """
 
     def __init__(self, family: str, flags: Sequence[str]) -> None:
-        if str(ROOT / family) not in sys.path:
-            sys.path.append(str(ROOT / family))
         self.family = family
-        self.script: Any = import_module(f"{family}_medqn")
+        self.script: Any = import_module(f"medqn_tianshou.experiments.{family}")
         self.parser: Parser = self.script.make_parser()
         self.args: Namespace = self.parser.parse_args(["--device", "cpu", *flags])
         self.settings: Settings = self.script.resolve(self.parser, self.args)

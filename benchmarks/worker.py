@@ -12,12 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib import import_module
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
-
-ROOT = Path(__file__).parent.parent
 
 
 def hide_minatar() -> None:
@@ -73,8 +70,7 @@ def train(
     if family == "atari":
         hide_minatar()
         import envpool  # noqa: F401 (the script loads it when it builds its environments)
-    sys.path.append(str(ROOT / family))
-    script: Any = import_module(f"{family}_medqn")
+    script: Any = import_module(f"medqn_tianshou.experiments.{family}")
     import psutil
 
     imported = psutil.Process().memory_info().rss

@@ -47,6 +47,8 @@ from medqn_tianshou.training import RunError, Training
 
 GRADIENT_CLOCK_OFF = sys.maxsize
 """A ``target_update_freq`` that never comes: the target network follows environment steps."""
+CPP_COMPILERS = ("c++", "g++", "clang++")
+"""Any of these serves torch.compile on a CPU."""
 
 
 def build_policy(
@@ -279,8 +281,7 @@ def compile_networks(parser: Parser, policy: MeDQNPolicy, device: torch.device |
     :param policy: the policy, on its device.
     :param device: that device.
     """
-    compilers = ("c++", "g++", "clang++")
-    if torch.device(device).type == "cpu" and not any(map(shutil.which, compilers)):
+    if torch.device(device).type == "cpu" and not any(map(shutil.which, CPP_COMPILERS)):
         parser.bad("--compile", True, "needs a C++ compiler; install g++ or leave the flag out")
     for network in (policy.model, policy.model_old):
         network.compile(dynamic=False)

@@ -1,8 +1,8 @@
 """The paper's figures and tables, each one command: run what is missing, then draw and tabulate.
 
-Every run is a call of ``lowdim/lowdim_medqn.py`` or ``minatar/minatar_medqn.py`` as a process of
-its own. A finished run leaves two files in ``raw/``: its episodes (CSV), and its settings with its
-summary (JSON). They are moved there whole, so what is there is finished and is not run again.
+Every run is a call of ``medqn train lowdim`` or ``medqn train minatar`` as a process of its own.
+A finished run leaves two files in ``raw/``: its episodes (CSV), and its settings with its summary
+(JSON). They are moved there whole, so what is there is finished and is not run again.
 """
 
 import json
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class Figure:
     """A figure or a table of the paper.
 
     :param title: what it shows.
-    :param script: the script that runs it, from the root of the repository.
+    :param family: whose experiment runs it: ``medqn train FAMILY``.
     :param task: the flags that name the task.
     :param variants: its lines.
     :param seeds: how many runs the paper averages over.
@@ -58,7 +58,7 @@ class Figure:
     """
 
     title: str
-    script: str
+    family: str
     task: str
     variants: tuple[Variant, ...]
     seeds: int
@@ -86,21 +86,23 @@ class Run:
         return self.csv.with_suffix(".json")
 
     def command(self, logdir: Path) -> list[str]:
-        """The call of the script."""
+        """The call of the experiment, as a user would type it."""
         steps = [] if self.steps is None else ["--steps", str(self.steps)]
         flags = [*shlex.split(self.figure.task), *shlex.split(self.variant.flags), *steps]
         return [
-            sys.executable, self.figure.script, "--algo", self.variant.algo, *flags,
+            "medqn", "train", self.figure.family,
+            "--algo", self.variant.algo, *flags,
             "--seed", str(self.seed), "--device", "cpu", "--logdir", str(logdir), "--no-progress",
         ]  # fmt: skip
 
     def execute(self) -> None:
-        """Run the script in a process of its own, and keep its results once it has finished."""
+        """Run the experiment in a process of its own, and keep its results once it has finished."""
         with tempfile.TemporaryDirectory() as folder:
             # Runs share the cores: more threads per run would only wait for each other.
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, "-m", "medqn_tianshou", *self.command(Path(folder))[1:]]
             with subprocess.Popen(  # noqa: S603
-                self.command(Path(folder)),
+                command,
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -115,7 +117,7 @@ class Run:
                 )
             (config,) = Path(folder).glob("**/config.json")
             record = json.loads(config.read_text())
-            record["command"] = shlex.join(self.command(Path("log"))[1:])
+            record["command"] = shlex.join(self.command(Path("log")))
             record["summary"] = json.loads((config.parent / "summary.json").read_text())
             self.raw.mkdir(parents=True, exist_ok=True)
             aside = self.json.with_suffix(".part")
@@ -198,22 +200,24 @@ def write_results(name: str, figure: Figure, runs: Sequence[Run], out: Path) -> 
         out / "README.md",
         title=figure.title,
         note=figure.note,
-        command=(f"python {figure.script.replace('medqn', 'figures')} {name} {' '.join(flags)}"),
+        command=f"medqn reproduce {name} {' '.join(flags)}",
         record=record,
         finals={label: final_returns(lines) for label, lines in curves.items()},
         picture=f"{name}.png",
     )
 
 
-def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> int:
-    """Run the command line of a family's ``figures.py``; return the exit code.
+def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parser:
+    """Build the command line.
 
-    :param figures: the family's figures and tables by name.
-    :param arguments: the command line.
+    :param figures: the figures and tables by name.
+    :param prog: the command that the user typed; None is the script's name.
     """
     width = max(map(len, figures))
     listing = "\n".join(f"  {name:{width}}  {figure.title}" for name, figure in figures.items())
-    parser = Parser(description=f"Reproduce a figure or a table of the paper:\n\n{listing}")
+    parser = Parser(
+        prog=prog, description=f"Reproduce a figure or a table of the paper:\n\n{listing}"
+    )
     parser.add_argument("figure", help="one of the names above")
     count = number(int, at_least=1)
     parser.add_argument("--seeds", type=count, help="runs per line (default: the paper's)")
@@ -225,6 +229,21 @@ def main(figures: dict[str, Figure], arguments: Sequence[str] | None = None) -> 
     parser.add_argument(
         "--out", type=Path, help="folder of the results (default: docs/results/FIGURE)"
     )
+    return parser
+
+
+def main(
+    figures: Mapping[str, Figure],
+    arguments: Sequence[str] | None = None,
+    prog: str | None = None,
+) -> int:
+    """Run what is missing of a figure and write its results; return the exit code.
+
+    :param figures: the figures and tables by name.
+    :param arguments: the command line; None takes the process's.
+    :param prog: the command that the user typed; None is the script's name.
+    """
+    parser = make_parser(figures, prog)
     args = parser.parse_args(arguments)
     if args.figure not in figures:
         parser.bad("figure", repr(args.figure), f"is not known; choose from {', '.join(figures)}")

@@ -13,6 +13,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from medqn_tianshou.compact import CompactVectorReplayBuffer
+from medqn_tianshou.dashboard import LAYOUT, Probe, write_hparams
 from medqn_tianshou.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.memory_watch import MemoryWatch
 from medqn_tianshou.policy import MeDQNPolicy
@@ -107,6 +108,9 @@ class RunLogger(TensorboardLogger):
         self.monitor = monitor
         self.buffer = buffer
         self.env_step = 0
+        self.writer.add_custom_scalars(LAYOUT)
+        self._probe = Probe(buffer)
+        self._last_speed = (clock_start, 0, 0.0)  # env step, gradient step, training seconds
         self._cap_is_known = False
         self._memory_watch = (
             MemoryWatch(buffer, cap=memory_cap, rss=monitor.rss)
@@ -145,6 +149,8 @@ class RunLogger(TensorboardLogger):
             "train_seconds": self.train_seconds,
             "train_returns": list(self._train_returns),
             "next_clock_log": self._next_clock_log,
+            "last_speed": self._last_speed,
+            "probe": self._probe.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -160,6 +166,9 @@ class RunLogger(TensorboardLogger):
         self._train_seconds = float(state["train_seconds"])
         self._train_returns.extend(float(value) for value in state["train_returns"])
         self._next_clock_log = int(state["next_clock_log"])
+        env_step, gradient_step, seconds = state["last_speed"]
+        self._last_speed = (int(env_step), int(gradient_step), float(seconds))
+        self._probe.load_state_dict(state["probe"])
 
     @property
     def train_seconds(self) -> float:
@@ -230,14 +239,13 @@ class RunLogger(TensorboardLogger):
             self._add_row(usage)
         self._refresh_bar(status)
         self._bar.close()
-        self.finalize()
         returns = [
             (row.eval_return_mean if self._row_interval is None else row.train_return, row.env_step)
             for row in self.run.rows
         ]
         known = [(value, step) for value, step in returns if value is not None]
         best = max(known, key=lambda entry: entry[0], default=(None, None))
-        return Summary(
+        summary = Summary(
             status=status,
             env_steps=env_step,
             gradient_steps=self.policy.gradient_steps,
@@ -249,9 +257,14 @@ class RunLogger(TensorboardLogger):
             buffer_mb=usage.buffer / MB,
             buffer_transitions=len(self.buffer),
         )
+        names = ("best_return", "final_return", "steps_per_s", "peak_rss_mb", "buffer_mb")
+        metrics = {name: getattr(summary, name) for name in names}
+        write_hparams(self.writer, self.run.path, metrics)
+        self.finalize()
+        return summary
 
     def _log_clocks(self) -> MemoryUsage:
-        """Write memory, epsilon and lambda over environment steps; keep to the memory cap."""
+        """Write memory, epsilon, lambda, speed and Q values; keep to the memory cap."""
         said = self._memory_watch and self._memory_watch.check()
         if said:
             self._bar.write(said, file=sys.stderr)
@@ -268,7 +281,22 @@ class RunLogger(TensorboardLogger):
             ("train/consolidation_coef", self.policy.consolidation_coef),
         ):
             self.writer.add_scalar(tag, value, global_step=self.env_step)
+        for tag, value in self._speeds_since_last_log().items():
+            self.writer.add_scalar(f"speed/{tag}", value, global_step=self.env_step)
+        for tag, value in self._probe.measure(self.policy).items():
+            self.writer.add_scalar(f"probe/{tag}", value, global_step=self.env_step)
         return self.monitor.log(self.writer, self.env_step)
+
+    def _speeds_since_last_log(self) -> dict[str, float]:
+        env_step, gradient_step, seconds = self._last_speed
+        elapsed = self.train_seconds - seconds
+        if self.env_step <= env_step or elapsed <= 0:
+            return {}
+        self._last_speed = (self.env_step, self.policy.gradient_steps, self.train_seconds)
+        return {
+            "env_steps_per_s": (self.env_step - env_step) / elapsed,
+            "gradient_steps_per_s": (self.policy.gradient_steps - gradient_step) / elapsed,
+        }
 
     def _add_row(
         self, usage: MemoryUsage, eval_mean: float | None = None, eval_std: float | None = None

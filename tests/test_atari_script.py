@@ -10,8 +10,10 @@ import sys
 
 import pytest
 import torch
-from scripts import ROOT, load_script
+from scripts import ROOT
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from medqn_tianshou.experiments import atari
 
 SCRIPT = ROOT / "atari/atari_medqn.py"
 TASK = "QbertNoFrameskip-v4"
@@ -21,7 +23,7 @@ SHORT = "--epoch 2 --step-per-epoch 120 --step-per-collect 4 --buffer-size 300 -
 SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1", "--eps-decay-steps", "240"]
 
 
-main = load_script("atari/atari_medqn.py").main
+main = atari.main
 
 
 def run_folder(logdir):
@@ -235,7 +237,7 @@ def test_a_buffer_larger_than_the_machine_is_refused(capsys):
 
 
 def test_a_machine_without_atari_names_the_extra(capsys, monkeypatch):
-    monkeypatch.setattr(load_script("atari/atari_medqn.py"), "atari_tasks", tuple)
+    monkeypatch.setattr(atari, "atari_tasks", tuple)
     assert "pip install 'medqn-tianshou[atari]'" in error_of(capsys, "--task", TASK)
 
 

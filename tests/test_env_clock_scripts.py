@@ -10,15 +10,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from scripts import ROOT, load_script
+from scripts import ROOT
 
 from medqn_tianshou import MeDQNPolicy
+from medqn_tianshou.experiments import lowdim, minatar
 from medqn_tianshou.seeding import RunSeeds
 from medqn_tianshou.settings import load_settings, resolve_settings
 
 SCRIPTS = {
-    "lowdim": (load_script("lowdim/lowdim_medqn.py"), "--task"),
-    "minatar": (load_script("minatar/minatar_medqn.py"), "--game"),
+    "lowdim": (lowdim, "--task"),
+    "minatar": (minatar, "--game"),
 }
 RUNS = [
     (family, task, algo)

@@ -4,9 +4,7 @@ import csv
 import re
 from itertools import pairwise
 
-from scripts import load_script
-
-forgetting = load_script("lowdim/forgetting.py")
+from medqn_tianshou.experiments import forgetting
 
 
 def test_counts_in_the_table_are_those_of_the_file(tmp_path, capsys):

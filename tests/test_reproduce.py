@@ -9,21 +9,20 @@ import sys
 
 import numpy as np
 import pytest
-from scripts import ROOT, load_script
+from scripts import ROOT
 
 from medqn_tianshou.curves import Curve, final_returns, mean_and_error, on_grid, read_curve
+from medqn_tianshou.experiments import lowdim, lowdim_figures, minatar, minatar_figures
 
-FIGURES = {
-    **load_script("lowdim/lowdim_figures.py").FIGURES,
-    **load_script("minatar/minatar_figures.py").FIGURES,
-}
+FIGURES = {**lowdim_figures.FIGURES, **minatar_figures.FIGURES}
+EXPERIMENTS = {"lowdim": lowdim, "minatar": minatar}
 # One line of a figure, in runs as short as they can be.
 SHORT = """
 import sys
 from medqn_tianshou.reproduce import Figure, Variant, main
 flags = "--warmup-steps 100 --max-episode-steps 60 --return-window 3"
 variant = Variant("DQN, short", "dqn", flags)
-figure = Figure(title="A short figure", script="lowdim/lowdim_medqn.py",
+figure = Figure(title="A short figure", family="lowdim",
                 task="--task Catcher", variants=(variant,), seeds=9)
 sys.exit(main({"short": figure}, sys.argv[1:]))
 """
@@ -39,12 +38,13 @@ def test_every_figure_and_table_outside_atari_has_its_command():
         "fig5a", "fig5b", "fig5c", "fig5d", "table1", "table2", "overlap",
     }  # fmt: skip
     for figure in FIGURES.values():
-        parser = load_script(figure.script).make_parser()
+        experiment = EXPERIMENTS[figure.family]
+        parser = experiment.make_parser()
         slugs = {variant.slug for variant in figure.variants}
         assert len(slugs) == len(figure.variants)
         for variant in figure.variants:
             flags = [*figure.task.split(), *variant.flags.split(), "--algo", variant.algo]
-            load_script(figure.script).resolve(parser, parser.parse_args(flags))
+            experiment.resolve(parser, parser.parse_args(flags))
 
 
 def test_a_killed_command_continues_where_it_stopped(tmp_path):

@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from gymnasium import spaces
-from scripts import load_script
 
 from medqn_tianshou.envs.atari import atari_tasks
+from medqn_tianshou.experiments import atari
 from medqn_tianshou.settings import load_settings, resolve_settings
 
 ATARI = load_settings("atari")
-atari_medqn = load_script("atari/atari_medqn.py")
 
 
 @pytest.mark.parametrize("family", ["atari", "lowdim", "minatar"])
@@ -72,14 +71,14 @@ def test_a_flag_wins_and_is_named_as_the_source():
 @pytest.mark.parametrize("algo", ATARI["algo"])
 @pytest.mark.parametrize("task", [*ATARI["task"], "PongNoFrameskip-v4"])
 def test_every_setting_builds_a_policy(algo, task):
-    parser = atari_medqn.make_parser()
+    parser = atari.make_parser()
     args = parser.parse_args(["--task", task, "--algo", algo])
-    settings = atari_medqn.resolve(parser, args)
+    settings = atari.resolve(parser, args)
     envs = SimpleNamespace(
         observation_space=[spaces.Box(0, 255, (4, 84, 84), np.uint8)],
         action_space=[spaces.Discrete(6)],
     )
-    policy = atari_medqn.make_policy(settings, device="cpu", envs=envs, sampler_seed=0)
+    policy = atari.make_policy(settings, device="cpu", envs=envs, sampler_seed=0)
     total = settings["epoch"].value * settings["step_per_epoch"].value
     policy.set_env_step(total)
     assert policy.consolidation_coef == settings["lambda_end"].value

@@ -1,9 +1,7 @@
 """The sine experiment of the paper's Figure 1."""
 
 import csv
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -11,20 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from medqn_tianshou.experiments import sine
+
 ROOT = Path(__file__).parent.parent
 # Half of the paper's updates: both stages have converged by then.
 SEEDS, UPDATES = 4, 500
-
-
-def load_script():
-    spec = importlib.util.spec_from_file_location("sine", ROOT / "lowdim/sine.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sine"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-sine = load_script()
 
 
 def error(network, low, high):

@@ -70,6 +70,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         self._ale.setBool("display_screen", render_mode == "human")
         self._ale.loadROM(rom)
         self._actions = self._ale.getMinimalActionSet()
+        self.action_names = tuple(action.name.lower() for action in self._actions)
         self._presses_fire = ale_py.Action.FIRE in self._actions
         self._training = training
         self._noop_max = noop_max

@@ -1,0 +1,8 @@
+"""``python -m medqn_tianshou`` is the command ``medqn``."""
+
+import sys
+
+from medqn_tianshou.workbench.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The command ``medqn``: train, reproduce, evaluate, play, and see what a machine lacks."""
