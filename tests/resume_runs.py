@@ -90,7 +90,7 @@ def rows(folder, name, leave_out=("steps_per_s", "rss_mb")):
 def scalars(folder):
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
-    timed = ("memory/", "timing", "time", "speed")
+    timed = ("memory/", "timing", "time", "speed", "per_s", "_mb")
     return {
         tag: [(event.step, event.value) for event in events.Scalars(tag)]
         for tag in events.Tags()["scalars"]
