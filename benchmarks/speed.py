@@ -71,14 +71,14 @@ class Sizes:
 
     races: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: _sizes(
-            atari_1env=(5_000, 400),
-            atari_10env=(5_000, 400),
+            atari_1env=(3_000, 400),
+            atari_10env=(3_000, 400),
             minatar=(5_000, 320),
             mountaincar=(1_000, 320),
         )
     )
     """Environment steps to fill the buffers, and in a chunk, by race."""
-    turns: int = 11
+    turns: int = 9
     """Chunks that are timed, of each contestant."""
     dropped: int = 2
     """Chunks before those."""
