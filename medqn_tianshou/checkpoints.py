@@ -63,7 +63,6 @@ class Checkpoints:
         keep: int,
     ) -> None:
         self.folder = run_folder / FOLDER
-        self.newest_written: Path | None = None
         self._identity = identity
         self._interval = interval
         self._keep = keep
@@ -92,10 +91,11 @@ class Checkpoints:
         :param buffer: the replay buffer, if compact.
         """
         self.folder.mkdir(exist_ok=True)
+        for cut_short in self.folder.glob(f".*{_ENDING}.part"):  # by a kill
+            cut_short.unlink(missing_ok=True)
         path = self.folder / f"{env_step:012d}{_ENDING}"
         write_checkpoint(path, {"identity": self._identity, "state": state}, buffer)
         self._last_env_step, self._last_time = env_step, time.monotonic()
-        self.newest_written = path
         for old in self.paths()[self._keep :]:
             old.unlink(missing_ok=True)
         return path

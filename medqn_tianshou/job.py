@@ -5,9 +5,7 @@ import os
 import shutil
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,19 +28,13 @@ from medqn_tianshou.optimizers import FusedRMSprop
 from medqn_tianshou.overlap import OverlappingCollector
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.replay import predict_replay_nbytes, replay_nbytes, seed_replay_buffer
-from medqn_tianshou.resuming import (
-    config_difference,
-    find_unfinished,
-    is_finished,
-    read_config,
-    restore,
-    run_identity,
-)
-from medqn_tianshou.run_folder import RunFolder, RunFolderError, describe_run
+from medqn_tianshou.resuming import open_run, restore, run_identity
+from medqn_tianshou.run_folder import describe_run
 from medqn_tianshou.samplers import make_state_sampler
 from medqn_tianshou.schedules import LinearSchedule
 from medqn_tianshou.seeding import RunSeeds, seed_everything
 from medqn_tianshou.settings import Settings, setting_values
+from medqn_tianshou.signals import stop_on_signals
 from medqn_tianshou.training import RunError, Training
 
 GRADIENT_CLOCK_OFF = sys.maxsize
@@ -199,40 +191,6 @@ def make_training(
     return training
 
 
-def open_run(
-    parser: Parser, args: argparse.Namespace, settings: Settings, run_names: tuple[str, ...]
-) -> tuple[RunFolder, bool]:
-    """Create the run folder, or open the one to go on with; tell whether it is new.
-
-    :param parser: reports errors.
-    :param args: the parsed command line.
-    :param settings: all settings of the run.
-    :param run_names: the folders that lead to the run's.
-    """
-    folder, flag = args.resume, "--resume"
-    identity = run_identity(args, settings)
-    if args.auto_resume:
-        folder = find_unfinished(args.logdir.joinpath(*run_names), identity)
-        flag = "--auto-resume"
-    if folder is None:
-        try:
-            return RunFolder.create(args.logdir, *run_names), True
-        except OSError as error:
-            reason = error.strerror or str(error)
-            parser.bad("--logdir", args.logdir, f"cannot hold run folders ({reason}); name another")
-    if is_finished(folder):
-        parser.bad(flag, folder, "has come to its end; start a new run")
-    changed = config_difference(read_config(parser, folder), identity)
-    if changed:
-        parser.bad(flag, folder, f"is of another version: {changed}; resume it with that one")
-    try:
-        return RunFolder.reopen(folder), False
-    except RunFolderError as error:
-        parser.bad(flag, folder, str(error))
-    except OSError as error:
-        parser.bad(flag, folder, f"cannot be written to ({error.strerror or error})")
-
-
 def run_training(training: Training) -> int:
     """Train, print the summary; return the exit code."""
     try:
@@ -245,33 +203,6 @@ def run_training(training: Training) -> int:
     if summary.status == "interrupted":
         return 128 + (training.stop_signal or signal.SIGINT)
     return 0
-
-
-@contextmanager
-def stop_on_signals(training: Training) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a run after its training step; a second one ends it at once.
-
-    :param training: the run.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        if training.stop_signal is not None:
-            raise KeyboardInterrupt
-        training.stop_signal = number
-        print(
-            "stopping after this training step, with a checkpoint; once more stops at once",
-            file=sys.stderr,
-        )
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def compile_networks(parser: Parser, policy: MeDQNPolicy, device: torch.device | str) -> None:

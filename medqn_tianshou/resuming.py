@@ -11,7 +11,7 @@ from medqn_tianshou.checkpoint import UNSOUND, CheckpointError
 from medqn_tianshou.checkpoints import Checkpoints
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.compact import CompactVectorReplayBuffer
-from medqn_tianshou.run_folder import RunFolder
+from medqn_tianshou.run_folder import RunFolder, RunFolderError
 from medqn_tianshou.settings import Settings
 from medqn_tianshou.training import Training
 
@@ -141,6 +141,40 @@ def is_finished(folder: Path) -> bool:
         return False
 
 
+def open_run(
+    parser: Parser, args: argparse.Namespace, settings: Settings, run_names: tuple[str, ...]
+) -> tuple[RunFolder, bool]:
+    """Create the run folder, or open the one to go on with; tell whether it is new.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param settings: all settings of the run.
+    :param run_names: the folders that lead to the run's.
+    """
+    folder, flag = args.resume, "--resume"
+    identity = run_identity(args, settings)
+    if args.auto_resume:
+        folder = find_unfinished(args.logdir.joinpath(*run_names), identity)
+        flag = "--auto-resume"
+    if folder is None:
+        try:
+            return RunFolder.create(args.logdir, *run_names), True
+        except OSError as error:
+            reason = error.strerror or str(error)
+            parser.bad("--logdir", args.logdir, f"cannot hold run folders ({reason}); name another")
+    if is_finished(folder):
+        parser.bad(flag, folder, "has come to its end; start a new run")
+    changed = config_difference(read_config(parser, folder), identity)
+    if changed:
+        parser.bad(flag, folder, f"is of another version: {changed}; resume it with that one")
+    try:
+        return RunFolder.reopen(folder), False
+    except RunFolderError as error:
+        parser.bad(flag, folder, str(error))
+    except OSError as error:
+        parser.bad(flag, folder, f"cannot be written to ({error.strerror or error})")
+
+
 def restore(
     parser: Parser, training: Training, run: RunFolder, checkpoints: Checkpoints, logs: list[Path]
 ) -> None:
@@ -160,12 +194,17 @@ def restore(
     for path in paths:
         try:
             state, replay = checkpoints.read(path)
-            restored = _load(training, state, replay)
-            run.rewind(logs, {str(name): int(size) for name, size in state["logs"].items()})
+            restored, sizes = _load(path, training, state, replay)
         except CheckpointError as error:
             unusable.append(path)
             print(f"warning: {error}; trying the one before", file=sys.stderr)
             continue
+        try:
+            run.rewind(logs, sizes)
+        except (OSError, LookupError, TypeError, ValueError) as error:
+            training.abandon()
+            problem = f"has logs that cannot be cut back ({error}); put them back or start anew"
+            parser.bad("--resume", run.path, problem)
         for damaged in unusable:
             checkpoints.set_aside(damaged)
         env_step = training.trainer.env_step + training.clock_start
@@ -183,10 +222,15 @@ def restore(
 
 
 def _load(
-    training: Training, state: dict[str, Any], replay: CompactVectorReplayBuffer | None
-) -> bool:
+    path: Path,
+    training: Training,
+    state: dict[str, Any],
+    replay: CompactVectorReplayBuffer | None,
+) -> tuple[bool, dict[str, int]]:
+    """Load a state; tell whether the environments were put back, and the sizes of the logs."""
     try:
-        return training.load_state_dict(state, replay)
+        sizes = {str(name): int(size) for name, size in state["logs"].items()}
+        return training.load_state_dict(state, replay), sizes
     except UNSOUND as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"a checkpoint does not fit this run ({reason})") from None
+        raise CheckpointError(f"{path}: does not fit this run ({reason})") from None

@@ -157,7 +157,7 @@ class RunLogger(TensorboardLogger):
         """Continue from what :meth:`state_dict` returned."""
         for name in _LAST_STEPS:
             setattr(self, name, int(state["last"][name]))
-        self.env_step = int(state["env_step"])
+        self.env_step = self._bar.n = self._bar.initial = int(state["env_step"])
         self._cap_is_known = bool(state["cap_is_known"])
         self._train_epsilon = float(state["train_epsilon"])
         self._next_row = int(state["next_row"])

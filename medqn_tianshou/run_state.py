@@ -8,6 +8,7 @@ import torch
 from tianshou.data import Batch, ReplayBuffer
 from tianshou.trainer import OffpolicyTrainer
 
+from medqn_tianshou.compact import CompactVectorReplayBuffer
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.randomness import generator_state, set_generator_state
 
@@ -124,12 +125,16 @@ def load_raw_replay_state(buffer: ReplayBuffer, state: State) -> None:
 
 
 def close_episodes(buffer: ReplayBuffer) -> None:
-    """Mark the newest transition of each environment as truncated: what follows is a new episode.
+    """End the episodes that a buffer holds the start of: what follows are new ones.
 
-    A compact buffer finds that out by itself.
+    A compact buffer finds out by itself. Of Tianshou's, the newest transitions become truncated.
 
-    :param buffer: one of Tianshou's vector buffers.
+    :param buffer: a vector buffer.
     """
+    if isinstance(buffer, CompactVectorReplayBuffer):
+        for compact_part in buffer.buffers:
+            compact_part.clear_statistics()
+        return
     for part in buffer.buffers:
         if part._size:
             newest = part.last_index[0]

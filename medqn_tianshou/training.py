@@ -230,7 +230,7 @@ class Training:
         epoch, start = state["epoch_start"]
         self._epoch_start = (int(epoch), int(start))
         restored = self.train_collector.load_state_dict(state["train_collector"])
-        if not restored and replay is None:
+        if not restored:
             close_episodes(buffer)
         if self._test_collector is not None:
             self._test_collector.load_state_dict(state["test_collector"])

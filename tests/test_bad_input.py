@@ -98,7 +98,7 @@ BAD = [
     (("atari",), "--resume-path a_file", "--resume-path", "a_file", "name another"),
     (("atari",), "--watch", "--watch", "needs a policy", "give --resume-path"),
     (("atari",), "--render 0.1", "--render", "0.1", "add --watch"),
-    (ALL, "--memory-cap 2K", "--memory-cap", "2.0 kB", "take at least"),
+    (ALL, "--replay compact --memory-cap 500", "--memory-cap", "500 B", "take at least"),
     (ALL, "--replay raw --memory-cap 1K", "--buffer-size", "--memory-cap", "more memory"),
     (ALL, "--no-such-flag 1", "--no-such-flag", "unrecognized", "1"),
     (ALL, "--batch", "--batch", "unrecognized", "arguments"),
