@@ -10,9 +10,9 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 RUN python -m venv /opt/medqn
 ENV PATH=/opt/medqn/bin:$PATH
-# torch's wheels for CUDA bring the CUDA libraries along: the host needs a driver and no toolkit.
-# The index decides between the builds of one version; set it empty for the package index's own.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cu126
+# The package index has torch for Linux built with CUDA, and the CUDA libraries as packages: the host
+# needs a driver and no toolkit. For another CUDA version, name the index that has that build.
+ARG TORCH_INDEX=
 ARG EXTRAS=atari,minatar
 # First what changes rarely, so that a change of the code does not fetch torch anew.
 COPY constraints.txt docker/install.sh ./

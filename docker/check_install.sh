@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the Dockerfile's install steps in a clean virtual environment, with the torch of the package
-# index instead of the CUDA build, and then the image's default command from an empty folder.
+# Runs the Dockerfile's install steps in a clean virtual environment, with whichever
+# build of torch the index has, and then the image's default command from an empty folder.
 #   docker/check_install.sh [FOLDER]     keeps the environment in FOLDER; otherwise it is removed
 set -eu
 

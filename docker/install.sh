@@ -1,6 +1,6 @@
 #!/bin/sh
 # The install steps of the Dockerfile, for the Python that is first on the PATH.
-#   install.sh torch CONSTRAINTS [INDEX]     torch, from this index if one is named
+#   install.sh torch CONSTRAINTS [INDEX]     torch, also looked for in this index if one is named
 #   install.sh package CONSTRAINTS EXTRAS    this package, from the present folder, with extras
 set -eu
 
@@ -10,8 +10,9 @@ case "$step" in
     torch)
         requirement=$(grep '^torch==' "$constraints")
         index=${3:-}
-        python -m pip install --constraint "$constraints" ${index:+--index-url "$index"} \
-            ${index:+--extra-index-url https://pypi.org/simple} "$requirement"
+        # Of one version pip takes the build with a local tag such as +cu126 over the one without.
+        python -m pip install --constraint "$constraints" ${index:+--extra-index-url "$index"} \
+            "$requirement"
         ;;
     package)
         python -m pip install --constraint "$constraints" ".[$3]"

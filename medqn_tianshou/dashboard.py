@@ -101,6 +101,15 @@ class Probe:
         self._greedy_B = greedy_B
         return values
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states and their last greedy actions: a run that goes on keeps its probe."""
+        states = None if self._states is None else np.asarray(self._states)
+        return {"states": states, "greedy": self._greedy_B}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._states, self._greedy_B = state["states"], state["greedy"]
+
 
 def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -> None:
     """Write a run's settings and final figures for the HParams tab.

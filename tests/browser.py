@@ -67,7 +67,7 @@ def browse():
             driver.quit()
 
 
-def wait_for(driver, address, words, seconds=120):
+def wait_for(driver, address, words, seconds=300):
     """Open a page until its text has all the words; return the text."""
     from selenium.common.exceptions import WebDriverException
 

@@ -116,7 +116,10 @@ def test_the_probe_compares_with_the_target_network_and_with_the_last_time():
     add(buffer, *[2] * 16)  # other states now; the probe keeps its own
     assert probe.measure(policy)["churn"] == 0
     policy.model.q[1] = torch.tensor([0.0, 1.0])
+    continued = Probe(VectorReplayBuffer(16, 1), size=16)
+    continued.load_state_dict(probe.state_dict())
     assert probe.measure(policy)["churn"] == pytest.approx(share)
+    assert continued.measure(policy)["churn"] == pytest.approx(share)
     assert probe.measure(policy)["churn"] == 0
     assert (probe._states.flatten() == states).all()
 

@@ -10,7 +10,7 @@ from medqn_tianshou.experiments import lowdim
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER and importlib.util.find_spec("selenium")),
-    reason="needs selenium, and Debian's packages chromium and chromium-driver",
+    reason="needs the extra browser, and Debian's packages chromium and chromium-driver",
 )
 
 

@@ -67,7 +67,7 @@ def examine(logdir: Path) -> Iterator[Check]:
     :param logdir: where run folders will go.
     """
     yield Check("python", "ok", platform.python_version())
-    yield Check("medqn-tianshou", "ok", __version__)
+    yield Check("medqn-tianshou", "ok", f"{__version__}, {Path(__file__).parents[1]}")
     for package in ("tianshou", "torch", "gymnasium", "numpy"):
         yield check_version(package)
     yield check_devices()
