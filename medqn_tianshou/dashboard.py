@@ -63,14 +63,6 @@ class Probe:
         self._states: Observations | None = None
         self._greedy_B: NDArray[np.int64] | None = None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the states, and the greedy actions of the last time."""
-        return {"states": self._states, "greedy": self._greedy_B}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned."""
-        self._states, self._greedy_B = state["states"], state["greedy"]
-
     @torch.no_grad()
     def measure(self, policy: MeDQNPolicy) -> dict[str, float]:
         """Measure the Q network on the probe states; nothing before there are any.
