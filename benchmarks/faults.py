@@ -12,7 +12,9 @@ from typing import Any
 from kills import Life, fingerprint, load_script, run_folder
 from report import Result, Section, Table, Target
 
-FAULT_RUN = "--task MountainCar-v0 --algo medqn-u --steps 600 --checkpoint-every 60"
+FAULT_RUN = (
+    "--task MountainCar-v0 --algo medqn-u --steps 600 --warmup-steps 100 --checkpoint-every 60"
+)
 
 
 def measure_faults(sizes: Any) -> Result:
@@ -22,7 +24,8 @@ def measure_faults(sizes: Any) -> Result:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         output = folder / "output.txt"
-        Life(script, [*flags, "--logdir", str(folder / "whole")], output).wait()
+        if Life(script, [*flags, "--logdir", str(folder / "whole")], output).wait() != 0:
+            raise RuntimeError(f"the run that nothing befalls failed: {output.read_text()}")
         whole = fingerprint(run_folder(folder / "whole"))
         full = Life(script, [*flags, "--logdir", str(folder / "r")], output, largest_file=9000)
         faults["disk full"] = {"code": full.wait(), "said": _last_line(output)}

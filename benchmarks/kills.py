@@ -18,6 +18,8 @@ import torch
 
 ROOT = Path(__file__).parent.parent
 _TAIL_SECONDS = 600.0
+_LATE_SHARE = 0.9
+"""Of the lives, how many may be killed only once there is a checkpoint."""
 
 
 def load_script(family: str) -> ModuleType:
@@ -79,12 +81,19 @@ class Life:
         :param pattern: a regular expression.
         """
         while not re.search(pattern, self.output.read_text()):
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._status = status
+            if self.exit_code() is not None:
                 return bool(re.search(pattern, self.output.read_text()))
             time.sleep(0.005)
         return True
+
+    def wait_for_file(self, folder: Path, pattern: str) -> None:
+        """Wait until there is a file, or the process has ended.
+
+        :param folder: where to look, in all its folders.
+        :param pattern: the file's name.
+        """
+        while not list(folder.rglob(pattern)) and self.exit_code() is None:
+            time.sleep(0.005)
 
     def kill_after(self, seconds: float) -> int | None:
         """Let it run for a while, then kill it; return its exit code if it had ended before.
@@ -162,11 +171,14 @@ def kill_again_and_again(
         logdir = folder / str(tally.runs)
         arguments = [*flags, "--logdir", str(logdir)]
         code: int | None = None
+        begun = "run folder: .*\n"
         while code is None:
             life = Life(script, arguments, output)
-            if not life.wait_for("run folder: .*\n"):
+            if not life.wait_for(begun):
                 code = life.wait()
             elif tally.kills < kills:
+                if rng.random() < _LATE_SHARE:
+                    life.wait_for_file(logdir, "*.checkpoint")
                 code = life.kill_after(rng.uniform(0, seconds))
                 tally.kills += code is None
             else:
@@ -176,6 +188,7 @@ def kill_again_and_again(
             tally.starts_over += "the run starts over" in said
             tally.fallbacks += "trying the one before" in said
             arguments = ["--resume", str(run_folder(logdir))]
+            begun = "resumed at env step .*\n|the run starts over\n"
         tally.lost += code != 0
         tally.equal += code == 0 and fingerprint(run_folder(logdir)) == whole
     return tally

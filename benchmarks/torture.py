@@ -75,8 +75,9 @@ def show_kills(measured: Result) -> Section:
     return Section(
         title="Kills",
         tables=[Table(("script", *(name.replace("_", " ") for name in names)), rows)],
-        notes="SIGKILL at random instants of short runs with frequent checkpoints, each followed "
-        "by `--resume`; *starts over*: there was no checkpoint yet. A run is *equal* if its last "
+        notes="SIGKILL at random instants of short runs with frequent checkpoints, nine in ten of "
+        "them after the first checkpoint, each followed by `--resume`; "
+        "*starts over*: there was no checkpoint yet. A run is *equal* if its last "
         "parameters, `progress.csv` (but for speed and memory) and `episodes.csv` are, bit for "
         "bit, those of the run that was never killed. All train on one environment that can be "
         "put back.\n\n" + "\n\n".join(f"{f}: `{flags}`" for f, flags in RUNS.items()),
