@@ -20,5 +20,5 @@ cd "$folder/src"
 ./install.sh package constraints.txt atari,minatar
 cd "$folder/runs"
 medqn doctor --logdir "$folder/runs"
-medqn train lowdim --steps 1500 --no-progress --logdir "$folder/runs"
+OMP_NUM_THREADS=1 medqn train lowdim --steps 1500 --no-progress --logdir "$folder/runs"
 echo "the Dockerfile's install steps work here"

@@ -292,13 +292,14 @@ class Training:
             self._write_checkpoint(env_step)
         self.policy.set_eps(self._epsilon(env_step))
         self.policy.set_env_step(env_step)
+        # Before a copy to the target network: after it, they would always agree.
+        self.logger.before_collect(env_step)
         if self._target_update_env_steps is not None:
             # The network changes only in updates, so a copy that falls due at any of the steps of
             # this collect is the copy made now: after the last update and before the next.
             interval = self._target_update_env_steps
             if -(-env_step // interval) * interval < env_step + self._step_per_collect:
                 self.policy.sync_weight()
-        self.logger.before_collect(env_step)
         if self._on_collect is not None:
             self._on_collect(env_step)
 

@@ -14,14 +14,14 @@ from tianshou.data import Batch, VectorReplayBuffer
 from medqn_tianshou.dashboard import LAYOUT, Probe
 from medqn_tianshou.experiments import minatar
 
-STEPS = 3300
+STEPS, WARMUP = 3300, 1000
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     logdir = tmp_path_factory.mktemp("log")
-    flags = f"--steps {STEPS} --warmup-steps 200 --algo medqn-u --no-progress --logdir".split()
-    assert minatar.main([*flags, str(logdir)]) == 0
+    flags = f"--steps {STEPS} --warmup-steps {WARMUP} --algo medqn-u --no-progress".split()
+    assert minatar.main([*flags, "--target-update-env-steps", "1000", "--logdir", str(logdir)]) == 0
     (config,) = logdir.glob("**/config.json")
     return config.parent
 
@@ -47,12 +47,20 @@ def test_the_layout_is_there_and_every_chart_but_cuda_and_evaluation_has_data(ev
     assert missing == {"test/returns_stat/mean", "memory/cuda_mb", "memory/peak_cuda_mb"}
 
 
+def test_drift_shows_also_where_logs_and_target_copies_fall_together(events):
+    drift = {event.step: event.value for event in events.Scalars("probe/target_drift")}
+    assert drift[2000] > 0
+    assert drift[3000] > 0
+
+
 def test_speeds_are_steps_over_the_training_time(run, events):
     summary = json.loads((run / "summary.json").read_text())
     logged = events.Scalars("speed/env_steps_per_s")
-    steps = np.diff([200, *(event.step for event in logged)])
+    steps = np.diff([WARMUP, *(event.step for event in logged)])
     seconds = sum(steps / [event.value for event in logged])
-    assert (summary["env_steps"] - 200) / seconds == pytest.approx(summary["steps_per_s"], rel=0.02)
+    assert (summary["env_steps"] - WARMUP) / seconds == pytest.approx(
+        summary["steps_per_s"], rel=0.02
+    )
     ratio = [
         gradient.value / env.value
         for gradient, env in zip(events.Scalars("speed/gradient_steps_per_s"), logged, strict=True)

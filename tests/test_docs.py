@@ -61,7 +61,7 @@ def check(command):
         medqn_command, prog, rest = find(words)
         assert prog != "medqn", f"{command}: no such command"
         if medqn_command.make_parser is None or len(prog.split()) > len(words):
-            assert not rest  # the name alone
+            assert rest == list(medqn_command.first_arguments), command  # the name alone
         else:
             medqn_command.make_parser(prog).parse_args(rest)
         return
