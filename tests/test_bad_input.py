@@ -3,11 +3,10 @@
 import builtins
 
 import pytest
-from scripts import load_script
 
-SCRIPTS = {
-    family: load_script(f"{family}/{family}_medqn.py") for family in ("lowdim", "minatar", "atari")
-}
+from medqn_tianshou.experiments import atari, lowdim, minatar
+
+SCRIPTS = {"lowdim": lowdim, "minatar": minatar, "atari": atari}
 ALL, ENV_CLOCK = ("lowdim", "minatar", "atari"), ("lowdim", "minatar")
 QBERT = "QbertNoFrameskip-v4"
 
