@@ -61,11 +61,11 @@ class Choice:
 def choices(cores: int) -> list[Choice]:
     """What is compared: our defaults first, then each option changed by itself.
 
-    :param cores: the number of threads that our scripts leave torch to choose.
+    :param cores: the number of threads that our Atari script leaves torch to choose.
     """
     atari = Choice(family="atari", optimizer="Adam, fused", channels_last=True, threads=cores)
-    minatar = Choice(family="minatar", optimizer="FusedRMSprop", threads=cores)
-    car = Choice(family="mountaincar", optimizer="Adam, fused", threads=cores)
+    minatar = Choice(family="minatar", optimizer="FusedRMSprop", threads=1)
+    car = Choice(family="mountaincar", optimizer="Adam, fused", threads=1)
     adams, rmsprops = ("Adam", "Adam, foreach"), ("RMSprop", "RMSprop, foreach")
     changed: list[Choice] = []
     for default, optimizers in ((atari, adams), (minatar, rmsprops), (car, adams)):
@@ -74,7 +74,7 @@ def choices(cores: int) -> list[Choice]:
             changed.append(replace(default, channels_last=not default.channels_last))
         changed += [replace(default, optimizer=optimizer) for optimizer in optimizers]
         if cores > 1:
-            changed.append(replace(default, threads=1))
+            changed.append(replace(default, threads=cores + 1 - default.threads))
         changed.append(replace(default, compiled=True))
     return changed
 

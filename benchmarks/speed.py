@@ -11,7 +11,7 @@ Parts, each of which can be run alone; results of the others are kept:
   breakdown    where the time of our own training goes
   options      memory format, optimizer, threads and torch.compile, one at a time
 
-All contestants of a part train in this one process, in turns. All of it takes about 15 minutes
+All contestants of a part train in this one process, in turns. All of it takes about 25 minutes
 (--quick: 3) and 5 GB of memory, and wants an idle machine. Example:
 
   python benchmarks/speed.py --quick --json speed.json
@@ -27,6 +27,7 @@ from pathlib import Path
 import breakdown
 import options
 import races
+import torch
 from ratios import summarize
 from report import Part, Report, note
 
@@ -78,7 +79,7 @@ class Sizes:
         )
     )
     """Environment steps to fill the buffers, and in a chunk, by race."""
-    turns: int = 9
+    turns: int = 13
     """Chunks that are timed, of each contestant."""
     dropped: int = 2
     """Chunks before those."""
@@ -146,8 +147,10 @@ def main(arguments: Sequence[str] | None = None, sizes: Sizes | None = None) -> 
         parser.bad("--json", path, str(error))
 
     page = out / "README.md"
+    threads = torch.get_num_threads()
     for name in [name for name in PARTS if name in names]:
         note(f"{name} ...")
+        torch.set_num_threads(threads)  # our trainings of small networks take one
         report.measure(name, PARTS[name], sizes or (QUICK if args.quick else Sizes()))
         measured = [part["measured"] for part in report.parts.values()]
         report.write(page, TITLE, PARTS, introduction=INTRODUCTION, summary=summarize(measured))

@@ -42,7 +42,8 @@ class Actor:
         if explores:
             is_random = np.random.rand(len(obs)) < eps
             drawn: NDArray[np.int64] = np.random.rand(len(obs), self._action_count).argmax(1)
-            if is_random.all():
+            random_count = np.count_nonzero(is_random)
+            if random_count == len(obs):
                 return drawn
         forward = self.compiled(network)
         actions: NDArray[np.int64]
@@ -51,7 +52,7 @@ class Actor:
         else:
             with torch.inference_mode():
                 actions = network(obs, state=None, info={})[0].cpu().numpy().argmax(1)
-        if explores:
+        if explores and random_count:
             actions[is_random] = drawn[is_random]
         return actions
 
@@ -77,7 +78,12 @@ class CompiledForward:
     def __init__(
         self, network: QNetwork, convolution: nn.Conv2d | None, dense: list[nn.Linear]
     ) -> None:
-        self._modules = list(network.modules())
+        # A module keeps these two for life, so that looking at them needs no look at the module.
+        self._hooks = [
+            hooks
+            for module in network.modules()
+            for hooks in (module._forward_hooks, module._forward_pre_hooks)
+        ]
         layers: list[Any] = [layer for layer in (convolution, *dense) if layer is not None]
         self._sources = [(layer, layer.weight, layer.weight.data_ptr()) for layer in layers]
         self._convolution = None if convolution is None else _arrays(convolution)
@@ -110,7 +116,7 @@ class CompiledForward:
         for layer, weight, address in self._sources:
             if layer._parameters["weight"] is not weight or weight.data_ptr() != address:
                 return False
-        return not any(map(_has_hooks, self._modules))
+        return not any(self._hooks)
 
     def __call__(self, obs: NDArray[Any]) -> Floats:
         """Give the action values.

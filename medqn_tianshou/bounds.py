@@ -23,9 +23,11 @@ class StateBounds:
         self.shape: tuple[int, ...] = observation_space.shape
         self.integer_valued = not np.issubdtype(observation_space.dtype, np.floating)
         self._dtype = np.dtype(observation_space.dtype)
-        # Integers beyond 2**53 would not survive in float64, infinities not in int64.
+        # Integers beyond 2**53 would not survive in float64, infinities not in an integer. Bytes
+        # for flags: they are compared without a conversion.
+        kind = np.int8 if self._dtype == np.bool_ else np.int64
         bound_dtype, low, high = (
-            (np.int64, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+            (kind, np.iinfo(kind).max, np.iinfo(kind).min)
             if self.integer_valued
             else (np.float64, np.inf, -np.inf)
         )
@@ -45,6 +47,8 @@ class StateBounds:
         if obs.shape[1:] != self.shape:
             raise ValueError(f"obs of shape {obs.shape} does not match the space's {self.shape}")
         self._dtype = obs.dtype
+        if obs.dtype == np.bool_:
+            obs = obs.view(np.int8)
         lowest, highest = obs, obs
         if not self.integer_valued and not np.isfinite(obs).all():
             finite = np.isfinite(obs)

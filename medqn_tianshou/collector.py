@@ -185,8 +185,8 @@ class LeanCollector(Collector[CollectStats]):
             steps += len(env_ids_R)
             obs_RO = step.obs_next_RO
             done_R = step.done_R
-            if done_R.any():
-                episodes += int(done_R.sum())
+            if done_count := np.count_nonzero(done_R):
+                episodes += done_count
                 done_ids_D = env_ids_R[done_R]
                 self._resets_E[done_ids_D] += 1
                 first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]

@@ -209,6 +209,17 @@ def add_env_clock_flags(parser: Parser, family: str) -> FlagGroup:
     )
     run.add("--return-window", "training episodes that a return averages over", type=COUNT)
     run.add(
+        "--eval-every",
+        "environment steps between evaluations, which also find the best policy; 0: never",
+        type=number(int, at_least=0),
+    )
+    run.add("--eval-episodes", "episodes per evaluation", type=COUNT)
+    run.add(
+        "--eps-test",
+        "exploration rate in evaluations",
+        type=number(float, at_least=0, at_most=1),
+    )
+    run.add(
         "--timeout-is-terminal",
         "treat a cut episode as ended, as the authors' code does, instead of bootstrapping",
         action=BooleanOptionalAction,

@@ -287,7 +287,7 @@ def make_env_clock_training(
     make_model: Callable[[gym.Env[Any, Any]], torch.nn.Module],
     watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
 ) -> Training:
-    """Build a training without evaluation whose clocks all count environment steps.
+    """Build a training in one environment whose clocks all count environment steps.
 
     :param parser: reports errors.
     :param args: the parsed command line.
@@ -301,6 +301,10 @@ def make_env_clock_training(
     env: Any = make_env()
     envs = SingleVectorEnv(env)
     envs.seed(seeds.train_envs)
+    test_envs = None
+    if value.eval_every:
+        test_envs = SingleVectorEnv(make_env())
+        test_envs.seed(seeds.test_envs)
     model = make_model(env).to(args.device)
     policy = build_policy(
         settings,
@@ -317,13 +321,15 @@ def make_env_clock_training(
         settings,
         policy=policy,
         train_envs=TimeoutIsTerminal(envs) if value.timeout_is_terminal else envs,
-        test_envs=None,
+        test_envs=test_envs,
         seeds=seeds,
         run_names=(args.task, args.algo, str(args.seed)),
         total_env_steps=value.steps,
         warmup_env_steps=value.warmup_steps,
         warmup_counts=True,
-        step_per_epoch=value.steps - value.warmup_steps,
+        step_per_epoch=value.eval_every or value.steps,
+        epsilon_test=value.eps_test,
+        episodes_per_test=value.eval_episodes,
         update_per_step=1 / value.step_per_collect,
         target_update_env_steps=value.target_update_env_steps,
         return_window=value.return_window,

@@ -8,6 +8,7 @@ import platform
 import shlex
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -62,11 +63,15 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True)
+        self._begin(path)
+        self._write_headings()
+
+    def _begin(self, path: Path) -> None:
         self.path = path
         self.rows: list[ProgressRow] = []
+        self._tables: dict[str, IO[str]] = {}
         self._lock: IO[str] | None = None
         self.lock()
-        self._write_headings()
 
     @classmethod
     def reopen(cls, path: Path) -> Self:
@@ -76,10 +81,7 @@ class RunFolder:
         :raises RunFolderError: if another process works in it.
         """
         run = cls.__new__(cls)
-        run.path = path
-        run.rows = []
-        run._lock = None
-        run.lock()
+        run._begin(path)
         return run
 
     def lock(self) -> None:
@@ -102,6 +104,7 @@ class RunFolder:
 
     def unlock(self) -> None:
         """Let other processes in."""
+        self._close_tables()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -129,6 +132,7 @@ class RunFolder:
         :param logs: the logs there are; those that were not there then are deleted.
         :param sizes: what :meth:`log_sizes` returned.
         """
+        self._close_tables()
         for path in logs:
             if path.name not in sizes:
                 path.unlink()
@@ -139,6 +143,7 @@ class RunFolder:
 
     def start_over(self) -> None:
         """Empty all logs."""
+        self._close_tables()
         for path in self.logs():
             path.unlink()
         self.rows = []
@@ -179,8 +184,16 @@ class RunFolder:
         self._append_to("episodes.csv", [env_step, f"{episode_return:.10g}", length])
 
     def _append_to(self, name: str, values: list[Any]) -> None:
-        with (self.path / name).open("a", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerow(values)
+        # They stay open: an episode of a small game is over sooner than a file is opened.
+        if name not in self._tables:
+            self._tables[name] = (self.path / name).open("a", newline="", buffering=1)
+        csv.writer(self._tables[name], lineterminator="\n").writerow(values)
+
+    def _close_tables(self) -> None:
+        for file in self._tables.values():
+            with suppress(OSError):  # a full disk, which was reported when the row was written
+                file.close()
+        self._tables.clear()
 
     def _replace(self, name: str, write: Any) -> None:
         aside = self.path / f".{name}.part"

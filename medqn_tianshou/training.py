@@ -49,7 +49,7 @@ class Training:
     :param warmup_counts: whether those are the first of the run's steps, as in the paper's
         low-dimensional and MinAtar experiments, or come before them, as in Tianshou's Atari one.
     :param total_env_steps: environment steps of the run.
-    :param step_per_epoch: environment steps between evaluations.
+    :param step_per_epoch: environment steps between evaluations; there is one at the end, too.
     :param step_per_collect: environment steps between updates, the paper's C_current.
     :param update_per_step: updates per environment step.
     :param batch_size: transitions per update; 0 is the whole buffer, as MeDQN(U) uses it.
@@ -97,13 +97,14 @@ class Training:
         self._clock_start = self._warmup_env_steps if warmup_counts else 0
         self._epsilon = epsilon
         self._epsilon_test = epsilon_test
+        self._total_env_steps = total_env_steps
+        self._step_per_epoch = step_per_epoch
         self._step_per_collect = step_per_collect
         self._target_update_env_steps = target_update_env_steps
         self.checkpoints = checkpoints
         self.stop_signal: int | None = None
         """Set by a signal: the run ends before the next training step, with a checkpoint."""
         self._is_continued = False
-        self._epoch_start = (0, 0)  # the epoch, and the trainer's step at which it began
         self._on_collect = on_collect
         self.logger = RunLogger(
             run=run,
@@ -122,7 +123,7 @@ class Training:
             policy=policy,
             train_collector=train_collector,
             test_collector=test_collector,
-            max_epoch=-(-(total_env_steps - self._clock_start) // step_per_epoch),
+            max_epoch=-(-total_env_steps // step_per_epoch),
             step_per_epoch=step_per_epoch,
             step_per_collect=step_per_collect,
             update_per_step=update_per_step,
@@ -142,11 +143,10 @@ class Training:
         """Train to the end, or until a signal, and leave everything in the run folder."""
         status = "failed"
         try:
-            if self._is_continued:
-                self._go_on()
-            else:
+            if not self._is_continued:
                 self.warm_up()
-                self.trainer.run(reset_collectors=False)
+                self.trainer.reset(reset_collectors=False)
+            self._run_epochs()
             status = "finished"
         except (KeyboardInterrupt, _Stopped):
             status = "interrupted"
@@ -179,14 +179,14 @@ class Training:
             "or a smaller --lambda-end"
         )
 
-    def _go_on(self) -> None:
-        """Run the trainer from where it was, in the middle of an epoch."""
-        # Not its run(): that would start from step 0. What is left of this epoch is its length.
-        step_per_epoch = self.trainer.step_per_epoch
-        done = self.trainer.env_step - self._epoch_start[1]
-        self.trainer.step_per_epoch = step_per_epoch - done
-        for _ in self.trainer:
-            self.trainer.step_per_epoch = step_per_epoch
+    def _run_epochs(self) -> None:
+        """Run the trainer from where it is, which may be in the middle of an epoch."""
+        # Not its run(): that would start from step 0, and its epochs are all of one length. Here
+        # they end at multiples of it by the run's clock, and the last one at the end of the run.
+        while (env_step := self.trainer.env_step + self._clock_start) < self._total_env_steps:
+            to_evaluation = self._step_per_epoch - env_step % self._step_per_epoch
+            self.trainer.step_per_epoch = min(to_evaluation, self._total_env_steps - env_step)
+            next(self.trainer)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, but for a compact replay buffer."""
@@ -196,7 +196,6 @@ class Training:
         return {
             "policy": policy_state(self.policy),
             "trainer": trainer_state(self.trainer),
-            "epoch_start": self._epoch_start,
             "train_collector": self.train_collector.state_dict(),
             "test_collector": None if evaluation is None else evaluation.state_dict(),
             "raw_replay": None if compact else raw_replay_state(buffer),
@@ -227,8 +226,6 @@ class Training:
             vars(buffer).update(vars(replay))  # others hold the buffer: it stays the same object
         load_policy_state(self.policy, state["policy"])
         load_trainer_state(self.trainer, state["trainer"])
-        epoch, start = state["epoch_start"]
-        self._epoch_start = (int(epoch), int(start))
         restored = self.train_collector.load_state_dict(state["train_collector"])
         if not restored:
             close_episodes(buffer)
@@ -282,8 +279,6 @@ class Training:
 
     def _before_collect(self, epoch: int, trainer_step: int) -> None:
         env_step = trainer_step + self._clock_start
-        if epoch != self._epoch_start[0]:
-            self._epoch_start = (epoch, trainer_step)
         if self.stop_signal is not None:
             self._write_checkpoint(env_step)
             raise _Stopped

@@ -6,10 +6,12 @@ import shlex
 import pytest
 from scripts import ROOT, load_script
 
+import medqn_tianshou
 from medqn_tianshou.experiments import atari, forgetting, lowdim, minatar, sine
 from medqn_tianshou.experiments.lowdim_figures import FIGURES as LOWDIM_FIGURES
 from medqn_tianshou.experiments.minatar_figures import FIGURES as MINATAR_FIGURES
 from medqn_tianshou.reproduce import make_parser as make_figures_parser
+from medqn_tianshou.settings import load_settings, resolve_settings
 from medqn_tianshou.workbench.command import find
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
@@ -114,3 +116,33 @@ def test_a_wrong_link_is_found():
         "docs/atari.md#none",
     ]
     assert broken_links(page, "[a](docs/atari.md#files-of-a-run) [b](https://example.org)") == []
+
+
+def test_the_api_reference_is_that_of_the_docstrings():
+    assert (ROOT / "docs/api.md").read_text() == load_script("docs/api.py").page(), (
+        "run: python docs/api.py"
+    )
+
+
+def test_the_api_reference_has_every_public_name():
+    listed = {name for names in load_script("docs/api.py").SECTIONS.values() for name in names}
+    assert listed == set(medqn_tianshou.__all__) - {"__version__"}
+
+
+def test_the_tasks_of_medqn_u_have_the_settings_that_the_page_tells():
+    rows = re.findall(
+        r"^\| (MinAtar )?([\w ]+) \| (\d+) \| (\d+) \| (\d+) \|$",
+        (ROOT / "docs/medqn_u.md").read_text(),
+        re.MULTILINE,
+    )
+    known = {
+        task.split("-")[0].replace("_", " ").lower(): (family, task)
+        for family in ("lowdim", "minatar")
+        for task in load_settings(family)["task"]
+    }
+    assert known.keys() - {"freeway"} == {name.lower() for _, name, *_ in rows}
+    for _, name, *told in rows:
+        family, task = known[name.lower()]
+        settings = resolve_settings(family, algo="medqn-u", task=task)
+        names = ("step_per_collect", "consolidation_epochs", "lambda_end")
+        assert [settings[key].value for key in names] == [float(value) for value in told]

@@ -1,19 +1,30 @@
-"""The README's code runs as it stands, but for its length."""
+"""The code in the README and in the docs runs as it stands, but for its length."""
 
 import re
 
+import pytest
 from scripts import ROOT
 
+SHORTER = {"max_epoch=4": "max_epoch=1", "step_per_epoch=5_000": "step_per_epoch=300"}
 
-def test_quick_start_trains(capsys):
-    text = (ROOT / "README.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    shorter = code.replace("max_epoch=4", "max_epoch=1").replace(
-        "step_per_epoch=5_000", "step_per_epoch=300"
-    )
-    assert shorter != code
+
+def code_of(page):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    return code
+
+
+@pytest.mark.parametrize(("page", "coef"), [("README.md", 0.5), ("docs/own_code.md", 0.07)])
+def test_the_example_trains(page, coef, capsys):
+    code = code_of(page)
+    for text, shorter in SHORTER.items():
+        assert text in code
+        code = code.replace(text, shorter)
     scope = {}
-    exec(shorter, scope)  # noqa: S102
+    exec(code, scope)  # noqa: S102
     assert scope["policy"].gradient_steps == 300
-    assert 0.06 < scope["policy"].consolidation_coef < 0.08
+    assert scope["policy"].consolidation_coef == pytest.approx(coef, abs=0.01)
     assert "gradient_step=300" in capsys.readouterr().out.replace(" ", "").replace("'", "")
+
+
+def test_the_quick_start_has_twenty_lines():
+    assert len([line for line in code_of("README.md").splitlines() if line]) <= 20

@@ -188,8 +188,9 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
         stacked: bool,
     ) -> tuple[Index, NDArray[Any], Index, Index]:
         keys = batch.__dict__.keys()
-        if missing := _REQUIRED - keys:
-            raise ValueError(f"the batch has no {sorted(missing)}, which a transition needs")
+        if not keys >= _REQUIRED:
+            missing = sorted(_REQUIRED - keys)
+            raise ValueError(f"the batch has no {missing}, which a transition needs")
         ids = range(self.buffer_num) if buffer_ids is None else np.asarray(buffer_ids).tolist()
         stacks = leaves(batch.obs)
         successors = leaves(batch.obs_next)
@@ -207,23 +208,26 @@ class CompactVectorReplayBuffer(VectorReplayBuffer):
             if stacks[name].dtype != store.dtype:  # as in an array, the first dtype holds
                 stacks[name] = stacks[name].astype(store.dtype)
                 successors[name] = successors[name].astype(store.dtype)
-        ends = zip(
-            np.asarray(batch.terminated).tolist(),
-            np.asarray(batch.truncated).tolist(),
-            strict=True,
-        )
+        # Python's own numbers are quicker to handle one by one than numpy's.
+        values = {name: v.tolist() if v.ndim == 1 else v for name, v in fields.items()}
+        values["flags"] = [
+            TERMINATED * bool(terminated) + TRUNCATED * bool(truncated)
+            for terminated, truncated in zip(
+                np.asarray(batch.terminated).tolist(),
+                np.asarray(batch.truncated).tolist(),
+                strict=True,
+            )
+        ]
         results = []
-        for i, (part_id, (terminated, truncated)) in enumerate(zip(ids, ends, strict=True)):
+        for i, (part_id, flags) in enumerate(zip(ids, values["flags"], strict=True)):
             part = self.buffers[part_id]
-            values: dict[str, Any] = {name: value[i] for name, value in fields.items()}
-            values["flags"] = TERMINATED * bool(terminated) + TRUNCATED * bool(truncated)
             self._storage.add(
                 part,
                 {name: value[i] for name, value in stacks.items()},
                 {name: value[i] for name, value in successors.items()},
-                values,
+                {name: value[i] for name, value in values.items()},
             )
-            returned, length, start = part.count_step(values["rew"], bool(values["flags"]))
+            returned, length, start = part.count_step(values["rew"][i], flags != 0)
             offset = part_id * self._part_size
             index, start = offset + (part.next - 1) % part.ring, offset + start % part.ring
             results.append((index, returned, length, start))
