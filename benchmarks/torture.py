@@ -93,9 +93,12 @@ def _sum(tallies: dict[str, Tally], name: str) -> int:
 
 
 def measure_soak(sizes: Sizes) -> Result:
-    """Train for long, with checkpoints, and look at the memory."""
+    """Train for long, with evaluation and checkpoints, and look at the memory."""
     steps = sizes.soak_env_steps
-    flags = f"--game breakout --algo medqn-r --steps {steps} --checkpoint-every {steps // 15}"
+    flags = (
+        f"--game breakout --algo medqn-r --steps {steps} --checkpoint-every {steps // 15} "
+        f"--eval-every {steps // 60} --eval-episodes 2"
+    )
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output.txt"
         script = load_script("minatar")
@@ -125,8 +128,8 @@ def show_soak(measured: Result) -> Section:
             )
         ],
         notes=f"`minatar/minatar_medqn.py {measured['flags']}`. The drift is the slope of a line "
-        "through the RSS after the first quarter, when the buffer has long been full. This script "
-        "does not evaluate.",
+        "through the RSS, at each evaluation, after the first quarter, when the buffer has long "
+        "been full.",
         targets=[
             Target(what="drift per 100,000 steps", value=drift, at_most=2.0, unit="MB"),
         ],

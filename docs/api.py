@@ -116,7 +116,7 @@ def _field_comments(thing: type) -> dict[str, str]:
 def _markdown(docstring: str) -> str:
     """Turn a reST docstring into Markdown."""
     text = re.sub(r":(?:class|meth|func|data|mod):`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", docstring)
-    text = _fold(text.replace("``", "`"))
+    text = _fold(text.replace("``", "`").replace("::\n", ":\n"))
     text = re.sub(r"^:param (\w+):\s*", r"- `\1`: ", text, flags=re.M)
     text = re.sub(r"^:returns?:\s*", "- returns ", text, flags=re.M)
     text = re.sub(r"^:raises (\w+):\s*", r"- raises `\1` ", text, flags=re.M)

@@ -290,3 +290,22 @@ def test_a_run_from_the_shell_prints_its_summary(tmp_path):
     summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
     assert f"final return  {summary['final_return']:.2f}" in result.stdout
     assert f"{summary['gradient_steps']} gradient steps" in result.stdout
+
+
+def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(tmp_path):
+    flags = ("--steps", "520", "--eval-every", "200", "--eval-episodes", "2")
+    evaluated = run("minatar", "breakout", "medqn-r", tmp_path / "evaluated", *flags)
+    plain = run("minatar", "breakout", "medqn-r", tmp_path / "plain", *flags[:2])
+    with (evaluated / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["env_step"]) for row in rows] == [100, 200, 400, 520]
+    assert all(float(row["eval_return_mean"]) >= 0 for row in rows)
+    summary = json.loads((evaluated / "summary.json").read_text())
+    assert summary["final_return"] == float(rows[-1]["eval_return_mean"])
+    assert (evaluated / "policy_best.pth").exists()
+    assert not (plain / "policy_best.pth").exists()
+    # Greedy evaluations draw none of the numbers that training draws.
+    states = [
+        torch.load(folder / "policy_last.pth", weights_only=True) for folder in (evaluated, plain)
+    ]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])

@@ -36,6 +36,7 @@ from resume_runs import (
             )
         ),
         ("minatar", f"--game breakout --algo medqn-u {LOWDIM} --overlap"),
+        ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --eval-every 90 --eps-test 0.2"),
     ],
 )
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
