@@ -83,6 +83,7 @@ def build_policy(
         consolidation_loss=value.consolidation_loss,
         consolidation_reduction=value.consolidation_reduction,
         max_grad_norm=getattr(value, "max_grad_norm", 0.0) or None,
+        compiled=not value.compile,
     )
 
 

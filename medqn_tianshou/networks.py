@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import torch
 from numpy.typing import NDArray
 from torch import nn
+
+from medqn_tianshou.compiled import CompiledNetwork
 
 Observations = NDArray[Any] | torch.Tensor
 
@@ -45,6 +47,29 @@ class QNetwork(nn.Module):
         super().to(memory_format=self._memory_format)  # type: ignore[call-overload]
         # Moves with the parameters; asking one of them for its device takes ten times as long.
         self.register_buffer("_device_probe", torch.empty(0), persistent=False)
+        self._compiled: CompiledNetwork | None = None
+        self._may_compile = not dueling
+
+    @property
+    def compiled(self) -> CompiledNetwork | None:
+        """Its passes through compiled code, if it is small and plain enough for them."""
+        compiled = self._compiled
+        if self._may_compile and (compiled is None or not compiled.is_current):
+            compiled = CompiledNetwork.of(self, self.features, list(self.advantage))
+            # Not by assignment: nn.Module's takes as long as a pass.
+            self.__dict__["_compiled"] = compiled
+            self.__dict__["_may_compile"] = compiled is not None
+        return compiled
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Forget compiled passes: the parameters move to another device or dtype."""
+        super()._apply(fn, recurse)
+        self._compiled, self._may_compile = None, self.value is None
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy compiles its own."""
+        return {**self.__dict__, "_compiled": None}
 
     def forward(
         self, obs: Observations, state: Any = None, info: Any = None

@@ -167,7 +167,11 @@ def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Te
         return_I[steps.end_NI[n]] = 0.0
         return_I = steps.rew_NI[n] + gamma * return_I
     discounts = np.cumprod([1.0] + [gamma] * n_step)
+    factor_I = discounts[length_I] * ~steps.terminated_NI[-1]
     # In double precision, as Tianshou has it.
-    factor_I = to_device(discounts[length_I] * ~steps.terminated_NI[-1], value_I.device)
-    reward_I = to_device(return_I, value_I.device)
-    return (value_I.double() * factor_I + reward_I).to(value_I.dtype)[:, None]
+    if value_I.device.type == "cpu":  # numpy's calls take a fraction of torch's
+        values = value_I.numpy()
+        returns = values.astype(float) * factor_I + return_I
+        return torch.from_numpy(returns.astype(values.dtype))[:, None]
+    factor, reward = (to_device(array, value_I.device) for array in (factor_I, return_I))
+    return (value_I.double() * factor + reward).to(value_I.dtype)[:, None]
