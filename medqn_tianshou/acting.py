@@ -20,7 +20,7 @@ class Actor:
     """
 
     def __init__(self, action_count: int) -> None:
-        self._action_count = action_count
+        self.action_count = action_count
 
     def choose(self, network: nn.Module, obs: NDArray[Any], eps: float) -> NDArray[np.int64]:
         """Choose actions, with the random draws that Tianshou makes, in its order.
@@ -32,7 +32,7 @@ class Actor:
         explores = abs(eps) > _EPS_IS_ZERO
         if explores:
             is_random = np.random.rand(len(obs)) < eps
-            drawn: NDArray[np.int64] = np.random.rand(len(obs), self._action_count).argmax(1)
+            drawn: NDArray[np.int64] = np.random.rand(len(obs), self.action_count).argmax(1)
             random_count = np.count_nonzero(is_random)
             if random_count == len(obs):
                 return drawn

@@ -205,3 +205,44 @@ def grid_values(obs, kernel, kernel_bias, weights, biases):  # pragma: no cover
                         image[output, y, x] = _ZERO
         result[state] = _dense_values(image.reshape(-1), weights, biases)
     return result
+
+
+@_compile
+def clip(gradients, max_norm):  # pragma: no cover
+    """Scale gradients to a norm of at most ``max_norm``, all together."""
+    total = 0.0
+    for gradient in gradients:
+        for i in range(gradient.size):
+            total += gradient[i] * gradient[i]
+    scale = np.float32(max_norm / (np.sqrt(total) + 1e-6))
+    if not scale >= 1:  # what is not a number spreads, as in torch
+        for gradient in gradients:
+            for i in range(gradient.size):
+                gradient[i] *= scale
+
+
+@_compile
+def rmsprop(parameters, gradients, squares, lr, alpha, rest, eps):  # pragma: no cover
+    """Take a step of RMSprop."""
+    for layer in range(len(parameters)):
+        parameter, gradient, square = parameters[layer], gradients[layer], squares[layer]
+        for i in range(parameter.size):
+            grad = gradient[i]
+            square[i] = square[i] * alpha + grad * grad * rest
+            parameter[i] -= lr * grad / (np.sqrt(square[i]) + eps)
+
+
+@_compile
+def centered_rmsprop(  # pragma: no cover
+    parameters, gradients, squares, averages, lr, alpha, rest, eps
+):
+    """Take a step of centered RMSprop."""
+    for layer in range(len(parameters)):
+        parameter, gradient = parameters[layer], gradients[layer]
+        square, average = squares[layer], averages[layer]
+        for i in range(parameter.size):
+            grad = gradient[i]
+            square[i] = square[i] * alpha + grad * grad * rest
+            average[i] += rest * (grad - average[i])
+            deviation = np.sqrt(square[i] - average[i] * average[i])
+            parameter[i] -= lr * grad / (deviation + eps)

@@ -63,7 +63,7 @@ class QNetwork(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         """Forget compiled passes: the parameters move to another device or dtype."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._compiled, self._may_compile = None, self.value is None
         return self
 

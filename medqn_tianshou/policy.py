@@ -322,6 +322,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         act: Any = batch.act if compiled else to_device(batch.act, returns_B.device).long()[:, None]
         draws = self._draws or self._draw_states(len(obs))
         terms: list[list[Any]] = []
+        step: list[Any]
         for epoch in range(self.consolidation_epochs):
             if self._iter % self.freq == 0:
                 self.sync_weight()
@@ -363,7 +364,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         loss = td_loss if consolidation is None else td_loss + self._coef * consolidation
         for parameter in self._trained:
             parameter.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         terms = [td_loss, loss] if consolidation is None else [td_loss, loss, consolidation]
         return [term.detach() for term in terms], (returns_B - q_B).detach()
 
@@ -372,9 +373,9 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     ) -> tuple[list[float], torch.Tensor]:
         """Do the same through compiled code."""
         loss = cast(CompiledLoss, self._compiled_loss)
-        both, target_q_SA = obs, np.empty((0, self.max_action_num), np.float32)
+        both, target_q_SA = obs, np.empty((0, self._actor.action_count), np.float32)
         if draw is not None:
-            both, target_q_SA = join((obs, draw.states)), self._target_q(draw).numpy()
+            both, target_q_SA = join((obs, draw.states)), self._held_to(draw).numpy()
         td_loss, consolidation, errors_B = loss.differentiate(
             network, both, act_B, returns_B.numpy(), target_q_SA, self._coef
         )
@@ -392,13 +393,13 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         q_BA, states_q_BA = both_q_BA.tensor_split((len(obs),))
         return q_BA, consolidation_loss(
             states_q_BA,
-            self._target_q(draw),
+            self._held_to(draw),
             kind=self.consolidation_kind,
             reduction=self.consolidation_reduction,
         )
 
     @torch.no_grad()
-    def _target_q(self, draw: "_Draw") -> torch.Tensor:
+    def _held_to(self, draw: "_Draw") -> torch.Tensor:
         """What the target network says of drawn states."""
         if draw.target_q_BA is None:  # it has just changed
             draw.target_q_BA = self._q(self.model_old, draw.states)
