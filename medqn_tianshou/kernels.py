@@ -153,6 +153,23 @@ def loss_gradient(  # pragma: no cover
 
 
 @_compile
+def scaled_images(frames, scale):  # pragma: no cover
+    """Turn stacks of four frames of bytes into floats with the channels last, in one pass."""
+    count, _, height, width = frames.shape
+    result = np.empty((count, height * width, 4), np.float32)
+    for state in range(count):
+        first, second = frames[state, 0].reshape(-1), frames[state, 1].reshape(-1)
+        third, fourth = frames[state, 2].reshape(-1), frames[state, 3].reshape(-1)
+        pixels = result[state]
+        for pixel in range(height * width):
+            pixels[pixel, 0] = first[pixel] * scale
+            pixels[pixel, 1] = second[pixel] * scale
+            pixels[pixel, 2] = third[pixel] * scale
+            pixels[pixel, 3] = fourth[pixel] * scale
+    return result.reshape(count, height, width, 4)
+
+
+@_compile
 def dense_values(obs_BI, weights, biases):  # pragma: no cover
     """Give the outputs of linear layers for a few states, without preparing anything."""
     result = np.empty((len(obs_BI), len(biases[-1])), np.float32)

@@ -5,10 +5,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any, Self
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from medqn_tianshou import kernels
 from medqn_tianshou.compiled import CompiledNetwork
 
 Observations = NDArray[Any] | torch.Tensor
@@ -80,17 +82,31 @@ class QNetwork(nn.Module):
         :param state: not used, part of Tianshou's interface.
         :param info: not used, part of Tianshou's interface.
         """
-        images = to_device(obs, self._device_probe.device)
-        if images.dtype == torch.uint8:
-            # Bytes are quicker to lay out anew than floats.
-            images = images.contiguous(memory_format=self._memory_format).float()
-            if self.scale_uint8:
-                images.mul_(1 / 255)
+        images = self._scaled(to_device(obs, self._device_probe.device))
         features_BF = _apply(self.features, images.float())
         q_BA = _apply(self.advantage, features_BF)
         if self.value is not None:
             q_BA = _apply(self.value, features_BF) + q_BA - q_BA.mean(dim=1, keepdim=True)
         return q_BA, state
+
+    def _scaled(self, images: torch.Tensor) -> torch.Tensor:
+        """Turn bytes into floats in the layout of the network; others are taken as they are."""
+        if images.dtype != torch.uint8:
+            return images
+        is_last = self._memory_format == torch.channels_last
+        is_stack = images.dim() == 4 and images.shape[1] == 4 and images.is_contiguous()
+        if (
+            is_last
+            and is_stack
+            and images.device.type == "cpu"
+            and not torch.compiler.is_compiling()
+        ):
+            scale = np.float32(1 / 255 if self.scale_uint8 else 1)
+            pixels = kernels.scaled_images(images.numpy(), scale)  # a fifth of the time of torch's
+            return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+        # Bytes are quicker to lay out anew than floats.
+        images = images.contiguous(memory_format=self._memory_format).float()
+        return images.mul_(1 / 255) if self.scale_uint8 else images
 
 
 class NatureQNetwork(QNetwork):

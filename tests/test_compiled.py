@@ -327,3 +327,16 @@ def test_joining_copies_only_what_is_apart():
         joined = join(apart)
         np.testing.assert_array_equal(joined, np.concatenate(apart))
         assert not np.shares_memory(joined, whole)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("frames", [4, 3])
+def test_bytes_become_the_floats_that_torch_makes_of_them(scale, frames):
+    network = NatureQNetwork(
+        observation_shape=(frames, 84, 84), action_count=6, channels_last=True, scale_uint8=scale
+    )
+    images = torch.randint(0, 256, (5, frames, 84, 84), dtype=torch.uint8)
+    expected = images.float() * (1 / 255) if scale else images.float()
+    found = network._scaled(images)
+    assert torch.equal(found, expected)
+    assert found.is_contiguous(memory_format=torch.channels_last)
