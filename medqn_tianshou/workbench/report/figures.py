@@ -1,0 +1,307 @@
+"""The figures of a report, each as PNG and SVG, with the protocol of its returns below it."""
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from medqn_tianshou.memory import MB
+from medqn_tianshou.workbench.report.analysis import Analysis
+from medqn_tianshou.workbench.report.runs import RecordedRun
+from medqn_tianshou.workbench.report.statistics import AGGREGATES, Estimate
+
+_STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "svg.fonttype": "none",  # text as text: small, and to be searched
+    "svg.hashsalt": "medqn",  # the same file from the same numbers
+}
+# Okabe and Ito's colours, which colour-blind people can tell apart.
+_OWN_COLOURS = {"MeDQN(U)": "#0072B2", "MeDQN(R)": "#009E73", "DQN": "#555555", "DQN(S)": "#D55E00"}
+_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000", *_OWN_COLOURS.values())
+_MARKERS = "osD^vPX<>"
+_COLUMNS = 3
+_PANEL = (3.5, 2.5)
+_SVG_POINTS = 150
+_MOST_LINES = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a return is held against."""
+
+    name: str
+    title: str
+    of_run: Callable[[RecordedRun], float | None]
+    unit: str
+    is_logarithmic: bool = False
+
+
+COSTS = (
+    Cost(
+        "return_replay",
+        "replay memory at the end of the run",
+        lambda run: None if run.buffer_mb is None else run.buffer_mb * MB,
+        "B",
+        is_logarithmic=True,
+    ),
+    Cost(
+        "return_rss",
+        "peak memory of the process (RSS)",
+        lambda run: None if run.peak_rss_mb is None else run.peak_rss_mb * MB,
+        "B",
+    ),
+    Cost("return_time", "training time", lambda run: run.train_seconds, "s"),
+)
+
+
+def draw_figures(out: Path, analysis: Analysis) -> list[str]:
+    """Draw all figures; return their names without ending.
+
+    :param out: the folder.
+    :param analysis: the numbers.
+    """
+    mpl.use("Agg")
+    names = []
+    with mpl.rc_context(_STYLE):
+        _draw_curves(out, analysis)
+        names.append("learning_curves")
+        if analysis.aggregates:
+            _draw_aggregates(out, analysis)
+            names.append("aggregates")
+        if analysis.improvements:
+            _draw_improvements(out, analysis)
+            names.append("improvement")
+        for cost in COSTS:
+            if any(
+                cost.of_run(run) is not None for runs in analysis.groups.values() for run in runs
+            ):
+                _draw_cost(out, analysis, cost)
+                names.append(cost.name)
+    return names
+
+
+def protocol_lines(
+    analysis: Analysis, tasks: Sequence[str], *, most: int | None = None
+) -> list[str]:
+    """State how returns were measured, a line for all tasks that have it in common.
+
+    :param analysis: the numbers.
+    :param tasks: the tasks that are shown.
+    :param most: more lines than this are a reference to the table.
+    """
+    tasks_of: dict[str, list[str]] = {}
+    for task in tasks:
+        protocol = analysis.protocols[task]
+        tasks_of.setdefault(f"{protocol.measure}; {protocol.runs}", []).append(task)
+    lines = [f"{', '.join(names)}: {text}." for text, names in tasks_of.items()]
+    if most is not None and len(lines) > most:
+        kind = {"train": "Training", "eval": "Evaluation"}[analysis.options.metric]
+        return [f"{kind} returns; window, epsilon, episodes, steps and seeds are in protocol.csv."]
+    return lines
+
+
+def _draw_curves(out: Path, analysis: Analysis) -> None:
+    smoothing = f"smoothed exponentially (weight {analysis.smoothing:g} per 1/400 of the run)"
+    note = f"Lines: mean over runs, {smoothing if analysis.smoothing else 'not smoothed'}. "
+    note += "Shaded: 95% bootstrap interval of the mean."
+    with _panels(out / "learning_curves", analysis, note) as panels:
+        for task, axis in panels.items():
+            for label in analysis.of_task(task):
+                line = analysis.line(task, label)
+                some = np.unique(np.linspace(0, len(line.mean) - 1, _SVG_POINTS).astype(int))
+                colour, _ = _look(analysis, label)
+                axis.plot(line.env_steps[some], line.mean[some], color=colour, linewidth=1.7)
+                if line.low is not None and line.high is not None:
+                    axis.fill_between(
+                        line.env_steps[some],
+                        line.low[some],
+                        line.high[some],
+                        color=colour,
+                        alpha=0.18,
+                        linewidth=0,
+                    )
+            axis.xaxis.set_major_formatter(mpl.ticker.EngFormatter(sep=""))
+            axis.set_xlabel("environment steps")
+
+
+def _draw_cost(out: Path, analysis: Analysis, cost: Cost) -> None:
+    note = "Small: runs. Large: mean, with the 95% bootstrap interval of the mean return."
+    with _panels(out / cost.name, analysis, note) as panels:
+        for task, axis in panels.items():
+            places = []
+            for label, runs in analysis.of_task(task).items():
+                pairs = [
+                    (place, value)
+                    for run, value in zip(runs, analysis.finals[task, label], strict=True)
+                    if (place := cost.of_run(run)) is not None
+                ]
+                if not pairs:
+                    continue
+                colour, marker = _look(analysis, label)
+                xs, ys = np.array(pairs).T
+                places += xs.tolist()
+                axis.scatter(xs, ys, 13, color=colour, marker=marker, alpha=0.45, linewidth=0)
+                _draw_mean(axis, float(xs.mean()), analysis.final_mean(task, label), colour, marker)
+            _set_cost_axis(axis, cost, places)
+            axis.set_xlabel(cost.title)
+            axis.margins(y=0.1)
+
+
+def _draw_mean(axis: Any, place: float, mean: Estimate, colour: str, marker: str) -> None:
+    if mean.low is not None and mean.high is not None:
+        axis.plot([place, place], [mean.low, mean.high], color=colour, linewidth=1.8)
+    shown = {"markeredgecolor": "white", "markeredgewidth": 1.0, "markersize": 9}
+    axis.plot([place], [mean.value], marker, color=colour, **shown)
+
+
+def _set_cost_axis(axis: Any, cost: Cost, places: Sequence[float]) -> None:
+    """Show bytes and seconds as people read them, with room at both sides."""
+    if not places:
+        return
+    low, high = min(places), max(places)
+    if cost.unit == "s":
+        size, unit = next(
+            (size, unit)
+            for size, unit in ((3600, "h"), (60, "min"), (1, "s"))
+            if high >= 2 * size or size == 1
+        )
+        axis.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, steps=[1, 2, 3, 5, 6, 10]))
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value / size:g} {unit}")
+        axis.xaxis.set_major_locator(mpl.ticker.MultipleLocator(_step(high * 1.1 / size) * size))
+        axis.set_xlim(0, high * 1.1)
+        return
+    if cost.is_logarithmic:
+        axis.set_xscale("log")
+        axis.set_xlim(low / 4, high * 4)
+        axis.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+    else:
+        axis.set_xlim(0, high * 1.15)
+    axis.xaxis.set_major_formatter(mpl.ticker.EngFormatter("B"))
+
+
+def _step(length: float) -> float:
+    """A round step of which about four make a length."""
+    power = 10.0 ** np.floor(np.log10(length / 4))
+    return float(next(step * power for step in (1, 2, 5, 10) if step * power >= length / 5))
+
+
+def _draw_aggregates(out: Path, analysis: Analysis) -> None:
+    scales = {task: analysis.scales[task] for task in analysis.shared_tasks}
+    note = "Scores: 0 and 1 are " + "; ".join(
+        f"{scale.low:,g} and {scale.high:,g} in {task} ({scale.reason})"
+        for task, scale in list(scales.items())[:_MOST_LINES]
+        if scale is not None
+    )
+    note += "; others in scales.csv" if len(scales) > _MOST_LINES else ""
+    note += ". Bars: 95% stratified bootstrap intervals. Optimality gap: lower is better."
+    with _figure(out / "aggregates", analysis, analysis.shared_tasks, note) as make:
+        height = 0.34 * len(analysis.labels) + 1.0
+        axes = make(1, len(AGGREGATES), (10.5, height), sharey=True)
+        for axis, name in zip(axes, AGGREGATES, strict=True):
+            for place, label in enumerate(analysis.labels):
+                _draw_interval(axis, place, analysis.aggregates[label][name], analysis, label)
+            axis.set(title=name, ylim=(len(analysis.labels) - 0.4, -0.6))
+            axis.grid(visible=False, axis="y")
+            axis.tick_params(axis="y", length=0)
+        axes[0].set_yticks(range(len(analysis.labels)), analysis.labels)
+
+
+def _draw_improvements(out: Path, analysis: Analysis) -> None:
+    note = "Share of pairs of runs in which the first ends above the second, ties half, mean over "
+    note += "tasks. Bars: 95% stratified bootstrap intervals."
+    tasks = list(dict.fromkeys(task for pair in analysis.improvements for task in pair.tasks))
+    with _figure(out / "improvement", analysis, tasks, note) as make:
+        count = len(analysis.improvements)
+        (axis,) = make(1, 1, (6.5, 0.34 * count + 1.0))
+        for place, pair in enumerate(analysis.improvements):
+            _draw_interval(axis, place, pair.estimate, analysis, pair.label)
+        axis.axvline(0.5, color="#999999", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        names = [f"{pair.label} above {pair.other}" for pair in analysis.improvements]
+        axis.set_yticks(range(count), names)
+        axis.set(xlim=(-0.02, 1.02), ylim=(count - 0.4, -0.6), xlabel="probability of improvement")
+        axis.grid(visible=False, axis="y")
+        axis.tick_params(axis="y", length=0)
+
+
+def _draw_interval(
+    axis: Any, place: int, estimate: Estimate, analysis: Analysis, label: str
+) -> None:
+    colour, marker = _look(analysis, label)
+    if estimate.low is not None and estimate.high is not None:
+        width = estimate.high - estimate.low
+        axis.barh(place, width, 0.5, left=estimate.low, color=colour, alpha=0.3)
+    axis.plot([estimate.value], [place], marker, color=colour, markersize=6)
+
+
+def _look(analysis: Analysis, label: str) -> tuple[str, str]:
+    """The colour and the marker of a label in all figures."""
+    place = analysis.labels.index(label)
+    others = [other for other in analysis.labels if other not in _OWN_COLOURS]
+    free = [c for c in _COLOURS if c not in {_OWN_COLOURS.get(name) for name in analysis.labels}]
+    colour = _OWN_COLOURS.get(label) or free[others.index(label) % len(free)]
+    return colour, _MARKERS[place % len(_MARKERS)]
+
+
+@contextmanager
+def _panels(path: Path, analysis: Analysis, note: str) -> Iterator[dict[str, Any]]:
+    """A panel per task, with a legend above them."""
+    count = len(analysis.tasks)
+    columns = min(count, _COLUMNS)
+    rows = -(-count // columns)
+    with _figure(path, analysis, analysis.tasks, note, legend=True) as make:
+        axes = make(rows, columns, (_PANEL[0] * columns, _PANEL[1] * rows + 0.3))
+        for axis in axes[count:]:
+            axis.set_visible(False)
+        for axis in axes[:count:columns]:
+            axis.set_ylabel("return")
+        for task, axis in zip(analysis.tasks, axes, strict=False):
+            axis.set_title(task)
+        yield dict(zip(analysis.tasks, axes, strict=False))
+
+
+@contextmanager
+def _figure(
+    path: Path, analysis: Analysis, tasks: Sequence[str], note: str, *, legend: bool = False
+) -> Iterator[Callable[..., Any]]:
+    """A figure that is saved at the end, with the protocol below it."""
+    import matplotlib.pyplot as plt
+
+    figure: Any = None
+
+    def make(rows: int, columns: int, size: tuple[float, float], **options: Any) -> Any:
+        nonlocal figure
+        width = size[0]
+        lines = [*protocol_lines(analysis, tasks, most=_MOST_LINES), note]
+        wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 18))]
+        size = (width, size[1] + 0.13 * len(wrapped) + 0.1)
+        figure, axes = plt.subplots(
+            rows, columns, figsize=size, squeeze=False, layout="constrained", **options
+        )
+        look = {"fontsize": 7, "color": "#666666", "ha": "left", "x": 0.01, "linespacing": 1.35}
+        figure.supxlabel("\n".join(wrapped), **look)
+        return axes.ravel()
+
+    yield make
+    if legend:
+        handles = []
+        for label in analysis.labels:
+            colour, marker = _look(analysis, label)
+            line = mpl.lines.Line2D([], [], color=colour, marker=marker, markersize=5, label=label)
+            handles.append(line)
+        columns = max(1, int(figure.get_figwidth() // 1.6))
+        figure.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False)
+    figure.savefig(path.with_suffix(".png"), dpi=130)
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    plt.close(figure)
