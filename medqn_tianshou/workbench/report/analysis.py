@@ -159,9 +159,12 @@ class Analysis:
         curves = self.curves[task, label]
         grid = np.linspace(0, max(curve.env_steps for curve in curves), GRID_POINTS)
         values = np.stack([on_grid(curve, grid, self.smoothing) for curve in curves])
-        # Before the first return of any run there is nothing to show.
-        is_known = grid >= min(curve.env_step[0] for curve in curves)
-        grid, values = grid[is_known], values[:, is_known]
+        # Before the first return of any run there is nothing to show; of a smoothed curve, some
+        # points tell the same as all.
+        is_shown = grid >= min(curve.env_step[0] for curve in curves)
+        if self.smoothing:
+            is_shown &= np.arange(GRID_POINTS)[::-1] % 4 == 0
+        grid, values = grid[is_shown], values[:, is_shown]
         interval = mean_interval(values, self.options.repetitions, self.options.seed)
         return Line(grid, values.mean(axis=0), *(interval or (None, None)))
 

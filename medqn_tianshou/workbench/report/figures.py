@@ -13,9 +13,9 @@ import numpy as np
 from medqn_tianshou.memory import MB
 from medqn_tianshou.workbench.report.analysis import Analysis
 from medqn_tianshou.workbench.report.runs import RecordedRun
-from medqn_tianshou.workbench.report.statistics import AGGREGATES, Estimate
+from medqn_tianshou.workbench.report.statistics import AGGREGATES, Array, Estimate
 
-_STYLE = {
+_STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -33,7 +33,6 @@ _COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000", *_OWN_COLOURS
 _MARKERS = "osD^vPX<>"
 _COLUMNS = 3
 _PANEL = (3.5, 2.5)
-_SVG_POINTS = 150
 _MOST_LINES = 4
 
 
@@ -120,24 +119,20 @@ def _draw_curves(out: Path, analysis: Analysis) -> None:
         for task, axis in panels.items():
             for label in analysis.of_task(task):
                 line = analysis.line(task, label)
-                some = np.unique(np.linspace(0, len(line.mean) - 1, _SVG_POINTS).astype(int))
                 colour, _ = _look(analysis, label)
-                axis.plot(line.env_steps[some], line.mean[some], color=colour, linewidth=1.7)
+                axis.plot(line.env_steps, line.mean, color=colour, linewidth=1.7)
                 if line.low is not None and line.high is not None:
-                    axis.fill_between(
-                        line.env_steps[some],
-                        line.low[some],
-                        line.high[some],
-                        color=colour,
-                        alpha=0.18,
-                        linewidth=0,
-                    )
+                    look = {"color": colour, "alpha": 0.18, "linewidth": 0}
+                    axis.fill_between(line.env_steps, line.low, line.high, **look)
             axis.xaxis.set_major_formatter(mpl.ticker.EngFormatter(sep=""))
             axis.set_xlabel("environment steps")
 
 
 def _draw_cost(out: Path, analysis: Analysis, cost: Cost) -> None:
-    note = "Small: runs. Large: mean, with the 95% bootstrap interval of the mean return."
+    note = (
+        "Filled: runs, drawn to the right of their place where all of them share one. Open: mean, "
+    )
+    note += "with the 95% bootstrap interval of the mean return."
     with _panels(out / cost.name, analysis, note) as panels:
         for task, axis in panels.items():
             places = []
@@ -147,48 +142,52 @@ def _draw_cost(out: Path, analysis: Analysis, cost: Cost) -> None:
                     for run, value in zip(runs, analysis.finals[task, label], strict=True)
                     if (place := cost.of_run(run)) is not None
                 ]
-                if not pairs:
-                    continue
-                colour, marker = _look(analysis, label)
-                xs, ys = np.array(pairs).T
-                places += xs.tolist()
-                axis.scatter(xs, ys, 13, color=colour, marker=marker, alpha=0.45, linewidth=0)
-                _draw_mean(axis, float(xs.mean()), analysis.final_mean(task, label), colour, marker)
+                if pairs:
+                    xs, ys = np.array(pairs).T
+                    _draw_runs(axis, xs, ys, *_look(analysis, label))
+                    mean = analysis.final_mean(task, label)
+                    _draw_mean(axis, float(xs.mean()), mean, *_look(analysis, label))
+                    places += xs.tolist()
             _set_cost_axis(axis, cost, places)
-            axis.set_xlabel(cost.title)
             axis.margins(y=0.1)
+
+
+def _draw_runs(axis: Any, xs: Array, ys: Array, colour: str, marker: str) -> None:
+    shared = len(xs) > 1 and np.ptp(xs) == 0
+    beside = mpl.transforms.offset_copy(axis.transData, axis.figure, 11 * shared, units="points")
+    look = {"color": colour, "marker": marker, "alpha": 0.5, "linewidth": 0}
+    axis.scatter(xs, ys, 12, transform=beside, **look)
+    axis.update_datalim(np.column_stack([xs, ys]))  # a shifted point does not count by itself
 
 
 def _draw_mean(axis: Any, place: float, mean: Estimate, colour: str, marker: str) -> None:
     if mean.low is not None and mean.high is not None:
-        axis.plot([place, place], [mean.low, mean.high], color=colour, linewidth=1.8)
-    shown = {"markeredgecolor": "white", "markeredgewidth": 1.0, "markersize": 9}
-    axis.plot([place], [mean.value], marker, color=colour, **shown)
+        ends = [[mean.value - mean.low], [mean.high - mean.value]]
+        axis.errorbar([place], [mean.value], ends, color=colour, linewidth=1.6, capsize=4)
+    look = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.8}
+    axis.plot([place], [mean.value], marker, color=colour, **look)
 
 
 def _set_cost_axis(axis: Any, cost: Cost, places: Sequence[float]) -> None:
     """Show bytes and seconds as people read them, with room at both sides."""
+    axis.set_xlabel(cost.title)
     if not places:
         return
     low, high = min(places), max(places)
     if cost.unit == "s":
-        size, unit = next(
-            (size, unit)
-            for size, unit in ((3600, "h"), (60, "min"), (1, "s"))
-            if high >= 2 * size or size == 1
-        )
-        axis.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, steps=[1, 2, 3, 5, 6, 10]))
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value / size:g} {unit}")
-        axis.xaxis.set_major_locator(mpl.ticker.MultipleLocator(_step(high * 1.1 / size) * size))
-        axis.set_xlim(0, high * 1.1)
-        return
+        units = (("h", 3600), ("min", 60), ("s", 1))
+        unit, size = next((u, size) for u, size in units if high >= 2 * size or size == 1)
+        axis.set_xlabel(f"{cost.title} ({unit})")
+        axis.xaxis.set_major_locator(mpl.ticker.MultipleLocator(_step(high / size) * size))
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value / size:g}")
+    else:
+        axis.xaxis.set_major_formatter(mpl.ticker.EngFormatter("B"))
     if cost.is_logarithmic:
-        axis.set_xscale("log")
-        axis.set_xlim(low / 4, high * 4)
+        axis.set(xscale="log", xlim=(low / 4, high * 6))
+        axis.xaxis.set_major_formatter(mpl.ticker.EngFormatter("B"))
         axis.xaxis.set_minor_locator(mpl.ticker.NullLocator())
     else:
         axis.set_xlim(0, high * 1.15)
-    axis.xaxis.set_major_formatter(mpl.ticker.EngFormatter("B"))
 
 
 def _step(length: float) -> float:
@@ -207,12 +206,14 @@ def _draw_aggregates(out: Path, analysis: Analysis) -> None:
     note += "; others in scales.csv" if len(scales) > _MOST_LINES else ""
     note += ". Bars: 95% stratified bootstrap intervals. Optimality gap: lower is better."
     with _figure(out / "aggregates", analysis, analysis.shared_tasks, note) as make:
-        height = 0.34 * len(analysis.labels) + 1.0
+        height = 0.34 * len(analysis.labels) + 1.1
         axes = make(1, len(AGGREGATES), (10.5, height), sharey=True)
         for axis, name in zip(axes, AGGREGATES, strict=True):
             for place, label in enumerate(analysis.labels):
                 _draw_interval(axis, place, analysis.aggregates[label][name], analysis, label)
-            axis.set(title=name, ylim=(len(analysis.labels) - 0.4, -0.6))
+            axis.use_sticky_edges = False  # bars may begin at the edge
+            axis.margins(x=0.08)
+            axis.set(title=name, xlabel="score", ylim=(len(analysis.labels) - 0.4, -0.6))
             axis.grid(visible=False, axis="y")
             axis.tick_params(axis="y", length=0)
         axes[0].set_yticks(range(len(analysis.labels)), analysis.labels)
@@ -284,7 +285,7 @@ def _figure(
         nonlocal figure
         width = size[0]
         lines = [*protocol_lines(analysis, tasks, most=_MOST_LINES), note]
-        wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 18))]
+        wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 19.5))]
         size = (width, size[1] + 0.13 * len(wrapped) + 0.1)
         figure, axes = plt.subplots(
             rows, columns, figsize=size, squeeze=False, layout="constrained", **options

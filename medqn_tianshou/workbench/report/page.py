@@ -12,9 +12,9 @@ import numpy as np
 from medqn_tianshou.memory import MB, format_bytes
 from medqn_tianshou.settings import load_settings
 from medqn_tianshou.workbench.report.analysis import Analysis
-from medqn_tianshou.workbench.report.figures import draw_figures, protocol_lines
+from medqn_tianshou.workbench.report.figures import COSTS, draw_figures, protocol_lines
 from medqn_tianshou.workbench.report.runs import LeftOut, RecordedRun
-from medqn_tianshou.workbench.report.statistics import AGGREGATES, Estimate
+from medqn_tianshou.workbench.report.statistics import AGGREGATES, HUMAN, Estimate
 
 Row = dict[str, Any]
 
@@ -31,16 +31,33 @@ def write_report(
     :param command: what the user typed.
     """
     figures = draw_figures(out, analysis)
+    files = []
     for name, rows in tables(analysis).items():
-        if rows:
-            write_csv(out / f"{name}.csv", rows)
-    lines = _page(analysis, left_out, title, command, figures)
+        write_csv(out / f"{name}.csv", rows)
+        files.append(f"`{name}.csv`")
+    lines = [
+        f"# {title}",
+        "",
+        *_overview(analysis),
+        *_return_section(analysis),
+        *_aggregate_section(analysis),
+        *_improvement_section(analysis),
+        *_cost_section(analysis, figures),
+        *_left_out_section(left_out),
+        "## Made by",
+        "",
+        f"    {command}",
+        "",
+        f"Tables: {', '.join(files)}. Each figure is here as SVG, too. "
+        f"medqn-tianshou {version('medqn-tianshou')}, rliable {version('rliable')}, "
+        f"numpy {version('numpy')}; bootstrap seed {analysis.options.seed}.",
+    ]
     (out / "README.md").write_text("\n".join(lines) + "\n")
 
 
 def tables(analysis: Analysis) -> dict[str, list[Row]]:
-    """All tables of a report by name."""
-    return {
+    """All tables of a report by name, but for those without a row."""
+    found = {
         "runs": list(_run_rows(analysis)),
         "returns": list(_return_rows(analysis)),
         "curves": list(_curve_rows(analysis)),
@@ -60,6 +77,7 @@ def tables(analysis: Analysis) -> dict[str, list[Row]]:
             for pair in analysis.improvements
         ],
     }
+    return {name: rows for name, rows in found.items() if rows}
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
@@ -86,7 +104,7 @@ def _run_rows(analysis: Analysis) -> Iterator[Row]:
                 "metric": analysis.options.metric,
                 "window": run.window(analysis.options.metric, analysis.options.window),
                 "final_return": float(value),
-                "score": None if np.isnan(score) else float(score),
+                "score": _known(score),
                 "env_steps": run.env_steps,
                 **_costs([run]),
                 "cpu": run.cpu,
@@ -110,6 +128,7 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
             "median": float(np.median(returns)),
             "lowest": float(returns.min()),
             "highest": float(returns.max()),
+            "mean_score": _known(analysis.scores(task, label).mean()),
             **_costs(runs),
         }
 
@@ -130,6 +149,10 @@ def _curve_rows(analysis: Analysis) -> Iterator[Row]:
             }
 
 
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else float(number)
+
+
 def _costs(runs: Sequence[RecordedRun]) -> dict[str, float | None]:
     """Mean memory and time of runs; None where one of them does not tell."""
 
@@ -145,71 +168,53 @@ def _costs(runs: Sequence[RecordedRun]) -> dict[str, float | None]:
     }
 
 
-def _page(
-    analysis: Analysis,
-    left_out: Sequence[LeftOut],
-    title: str,
-    command: str,
-    figures: Sequence[str],
-) -> list[str]:
-    runs = [run for group in analysis.groups.values() for run in group]
+def _overview(analysis: Analysis) -> list[str]:
+    count = sum(map(len, analysis.groups.values()))
     kind = {"train": "Training", "eval": "Evaluation"}[analysis.options.metric]
-    lines = [
-        f"# {title}",
+    return [
+        f"{kind} returns of {count} {'run' if count == 1 else 'runs'}: "
+        f"{', '.join(analysis.labels)} on {', '.join(analysis.tasks)}. Intervals are 95% bootstrap "
+        f"intervals over runs ({analysis.options.repetitions:,} resamples).",
         "",
-        f"{kind} returns of {_count(len(runs), 'run')}: {', '.join(analysis.labels)} on "
-        f"{', '.join(analysis.tasks)}. Intervals are 95% bootstrap intervals over runs "
-        f"({analysis.options.repetitions:,} resamples).",
-        "",
-        *_return_section(analysis),
     ]
-    if analysis.aggregates:
-        lines += _aggregate_section(analysis)
-    elif len(analysis.tasks) > 1:
-        lines += ["No task was run by every algorithm: nothing is aggregated over tasks.", ""]
-    if analysis.improvements:
-        lines += _improvement_section(analysis)
-    lines += _cost_section(analysis, figures)
-    if left_out:
-        lines += ["## Left out", "", *(f"- `{run.name}`: {run.reason}" for run in left_out), ""]
-    names = [f"`{name}.csv`" for name, rows in tables(analysis).items() if rows]
-    lines += [
-        "## Made by",
-        "",
-        f"    {command}",
-        "",
-        f"Tables: {', '.join(names)}. Each figure is here as SVG, too. "
-        f"medqn-tianshou {version('medqn-tianshou')}, rliable {version('rliable')}, "
-        f"numpy {version('numpy')}; bootstrap seed {analysis.options.seed}.",
-    ]
-    return lines
 
 
 def _return_section(analysis: Analysis) -> list[str]:
     lines = ["## Returns by task", ""]
     for task in analysis.tasks:
-        lines += [f"| {task} | mean [95%] | median | lowest | highest | runs |", "|---" * 6 + "|"]
+        scale = analysis.scales[task]
+        is_scored = scale is not None and scale.is_absolute
+        score_head = " score |" if is_scored else ""
+        lines += [
+            f"| {task} | mean [95%] | median | lowest | highest | runs |{score_head}",
+            "|---" * (7 if is_scored else 6) + "|",
+        ]
         for label in analysis.of_task(task):
             values = analysis.finals[task, label]
             mean = _write(analysis.final_mean(task, label), _digits(values))
             others = [f"{f(values):,.{_digits(values)}f}" for f in (np.median, np.min, np.max)]
-            lines.append(f"| {label} | {mean} | {' | '.join(others)} | {len(values)} |")
-        lines += ["", *_protocol(analysis, [task]), ""]
+            score = f" {analysis.scores(task, label).mean():.2f} |" if is_scored else ""
+            lines.append(f"| {label} | {mean} | {' | '.join(others)} | {len(values)} |{score}")
+        if scale is not None and is_scored:
+            lines += ["", f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason})."]
+        lines += ["", *_protocol(analysis, [task])]
     smoothing = (
         f"smoothed exponentially with weight {analysis.smoothing:g} of the past on a grid of 400 "
         "points (the tables are not)"
         if analysis.smoothing
         else "not smoothed"
     )
-    lines += _picture("learning_curves", f"Mean over runs, {smoothing}; shaded is its 95% interval")
-    return [*lines, *_protocol(analysis, analysis.tasks), ""]
+    caption = f"Mean over runs, {smoothing}; shaded is its 95% interval"
+    return [*lines, *_picture("learning_curves", caption)]
 
 
 def _aggregate_section(analysis: Analysis) -> list[str]:
     tasks = analysis.shared_tasks
-    lines = [
-        "## Over tasks",
-        "",
+    lines = ["## Over tasks", ""]
+    if not tasks:
+        reason = "no task was run by every algorithm and with different returns"
+        return [*lines, f"Nothing is aggregated: {reason}.", ""]
+    lines += [
         f"| | {' | '.join(AGGREGATES)} |",
         "|---" * (1 + len(AGGREGATES)) + "|",
         *(
@@ -217,54 +222,51 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
             for label, found in analysis.aggregates.items()
         ),
         "",
-        f"Of normalised final returns on {', '.join(tasks)}. IQM: mean of the middle half of all "
-        "runs. Mean and median: of the tasks' means. Optimality gap: how far scores stay below 1 "
-        "on average; lower is better. Each task counts the same, however many runs it has; "
-        "intervals resample the runs of each task by themselves (rliable's stratified bootstrap).",
+        *_protocol(analysis, tasks),
+        "Of final returns as scores. IQM: mean of the middle half of all runs. Mean and median: of "
+        "the tasks' means. Optimality gap: how far scores stay below 1 on average; lower is "
+        "better. Each task counts the same, however many runs it has; intervals resample the runs "
+        "of each task by themselves (rliable's stratified bootstrap).",
         "",
         "| task | 0 is | 1 is | namely |",
         "|---|---|---|---|",
     ]
-    for task in tasks:
-        scale = analysis.scales[task]
-        if scale is not None:
-            lines.append(f"| {task} | {scale.low:,g} | {scale.high:,g} | {scale.reason} |")
-    reasons = " ".join(scale.reason for scale in analysis.scales.values() if scale)
+    scales = {task: scale for task in tasks if (scale := analysis.scales[task]) is not None}
+    for task, scale in scales.items():
+        lines.append(f"| {task} | {scale.low:,g} | {scale.high:,g} | {scale.reason} |")
     lines.append("")
-    if "lowest" in reasons:
-        lines += [
-            "Scores between the lowest and the highest run compare within this report only.",
-            "",
-        ]
-    if "human" in reasons:
+    if not all(scale.is_absolute for scale in scales.values()):
+        lines += ["Scores by the lowest and highest run compare within this report only.", ""]
+    if any(scale.reason == HUMAN for scale in scales.values()):
         lines += [f"Random and human player: {load_settings('atari_scores')['source']}.", ""]
     missing = [task for task in analysis.tasks if task not in tasks]
     if missing:
-        lines += [f"Not every algorithm, or no difference: {', '.join(missing)} is not in it.", ""]
-    lines += _picture("aggregates", "Aggregates over tasks with 95% intervals")
-    return [*lines, *_protocol(analysis, tasks), ""]
+        reason = "not run by every algorithm, or with equal returns only"
+        lines += [f"Left out here: {', '.join(missing)} ({reason}).", ""]
+    return [*lines, *_picture("aggregates", "Aggregates over tasks with 95% intervals")]
 
 
 def _improvement_section(analysis: Analysis) -> list[str]:
-    lines = [
+    if not analysis.improvements:
+        return []
+    tasks = list(dict.fromkeys(task for pair in analysis.improvements for task in pair.tasks))
+    return [
         "## Probability of improvement",
         "",
         "| | probability [95%] | tasks |",
         "|---|---|---|",
-    ]
-    for pair in analysis.improvements:
-        estimate = _write(pair.estimate, 2)
-        tasks = ", ".join(pair.tasks)
-        lines.append(f"| {pair.label} ends above {pair.other} | {estimate} | {tasks} |")
-    lines += [
+        *(
+            f"| {pair.label} ends above {pair.other} | {_write(pair.estimate, 2)} "
+            f"| {', '.join(pair.tasks)} |"
+            for pair in analysis.improvements
+        ),
         "",
+        *_protocol(analysis, tasks),
         "Share of pairs of runs, one of each, in which the first has the higher final return; ties "
         "count half; mean over tasks. 0.5 is no difference.",
         "",
         *_picture("improvement", "Probability of improvement with 95% intervals"),
     ]
-    tasks = list(dict.fromkeys(task for pair in analysis.improvements for task in pair.tasks))
-    return [*lines, *_protocol(analysis, tasks), ""]
 
 
 def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
@@ -275,33 +277,34 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
         "|---" * 6 + "|",
     ]
     for (task, label), runs in analysis.groups.items():
-        costs = _costs(runs)
-        replay, rss, seconds = costs.values()
         mean = _write(analysis.final_mean(task, label), _digits(analysis.finals[task, label]))
-        lines.append(
-            f"| {task} | {label} | {mean} "
-            f"| {'not told' if replay is None else format_bytes(round(replay))} "
-            f"| {'not told' if rss is None else format_bytes(round(rss * MB))} "
-            f"| {'not told' if seconds is None else _duration(seconds)} |"
+        replay, rss, seconds = _costs(runs).values()
+        costs = (
+            "not told" if replay is None else format_bytes(round(replay)),
+            "not told" if rss is None else format_bytes(round(rss * MB)),
+            "not told" if seconds is None else _duration(seconds),
         )
+        lines.append(f"| {task} | {label} | {mean} | {' | '.join(costs)} |")
     machines = sorted({run.cpu for runs in analysis.groups.values() for run in runs})
     lines += [
         "",
+        *_protocol(analysis, analysis.tasks),
         "Means over runs. Replay is the buffer at the end of the run. Peak RSS is of the whole "
         "process: where replay is small, it is that of the libraries. Training time leaves out "
         "warm-up and evaluation; it compares only where runs had the same machine to themselves "
         f"(here: {', '.join(machines)}).",
         "",
     ]
-    captions = {
-        "return_replay": "Final return against the bytes of replay",
-        "return_rss": "Final return against the process's peak memory",
-        "return_time": "Final return against training time",
-    }
-    for name, caption in captions.items():
-        if name in figures:
-            lines += _picture(name, caption)
-    return [*lines, *_protocol(analysis, analysis.tasks), ""]
+    for cost in COSTS:
+        if cost.name in figures:
+            lines += _picture(cost.name, f"Final return against {cost.title}")
+    return lines
+
+
+def _left_out_section(left_out: Sequence[LeftOut]) -> list[str]:
+    if not left_out:
+        return []
+    return ["## Left out", "", *(f"- `{run.name}`: {run.reason}" for run in left_out), ""]
 
 
 def _picture(name: str, caption: str) -> list[str]:
@@ -310,7 +313,7 @@ def _picture(name: str, caption: str) -> list[str]:
 
 def _protocol(analysis: Analysis, tasks: Sequence[str]) -> list[str]:
     """State the protocol below a table or a figure."""
-    return [f"*{line}*  " for line in protocol_lines(analysis, tasks)]
+    return [part for line in protocol_lines(analysis, tasks) for part in (f"*{line}*", "")]
 
 
 def _write(estimate: Estimate, digits: int) -> str:
@@ -323,10 +326,6 @@ def _write(estimate: Estimate, digits: int) -> str:
 def _digits(values: np.ndarray[Any, Any]) -> int:
     """Decimals that tell something of values of this size."""
     return 2 if np.abs(values).max() < 10 else 1 if np.abs(values).max() < 10_000 else 0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _duration(seconds: float) -> str:

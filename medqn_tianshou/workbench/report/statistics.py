@@ -13,6 +13,8 @@ from medqn_tianshou.settings import load_settings
 from medqn_tianshou.workbench.report.runs import Metric
 
 CONFIDENCE = 0.95
+HUMAN, GIVEN, RUNS = "random and human player", "--bounds", "lowest and highest of the runs here"
+"""Reasons for a scale."""
 AGGREGATES = ("IQM", "mean", "median", "optimality gap")
 Array = NDArray[np.float64]
 
@@ -34,6 +36,11 @@ class Scale:
     high: float
     reason: str
 
+    @property
+    def is_absolute(self) -> bool:
+        """Whether scores compare with those of other reports."""
+        return self.reason != RUNS
+
     def __call__(self, returns: Array) -> Array:
         """Turn returns into scores."""
         return (returns - self.low) / (self.high - self.low)
@@ -50,13 +57,13 @@ def scale_of(
     :param bounds: scales given by hand.
     """
     if task in bounds:
-        return Scale(*bounds[task], "--bounds")
+        return Scale(*bounds[task], GIVEN)
     scores = load_settings("atari_scores")["score"].get(task.removesuffix("NoFrameskip-v4"))
     # Training returns are of one life each, with clipped rewards: no human's compares.
     if metric == "eval" and task.endswith("NoFrameskip-v4") and scores is not None:
-        return Scale(scores["random"], scores["human"], "random and human player")
+        return Scale(scores["random"], scores["human"], HUMAN)
     low, high = float(returns.min()), float(returns.max())
-    return Scale(low, high, "lowest and highest of the runs here") if high > low else None
+    return Scale(low, high, RUNS) if high > low else None
 
 
 def mean_interval(values: Array, repetitions: int, seed: int) -> tuple[Array, Array] | None:
