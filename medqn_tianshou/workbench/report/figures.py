@@ -164,8 +164,8 @@ def _draw_mean(axis: Any, place: float, mean: Estimate, colour: str, marker: str
     if mean.low is not None and mean.high is not None:
         ends = [[mean.value - mean.low], [mean.high - mean.value]]
         axis.errorbar([place], [mean.value], ends, color=colour, linewidth=1.6, capsize=4)
-    look = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.8}
-    axis.plot([place], [mean.value], marker, color=colour, **look)
+    look = {"markersize": 8, "markerfacecolor": "#ffffffb0", "markeredgewidth": 1.8}
+    axis.plot([place], [mean.value], marker, color=colour, zorder=3, **look)
 
 
 def _set_cost_axis(axis: Any, cost: Cost, places: Sequence[float]) -> None:
