@@ -111,7 +111,8 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     for run in left_out:
         print(f"left out: {run.name}: {run.reason}", file=sys.stderr)
     count = sum(map(len, groups.values()))
-    print(f"{count} runs of {len(analysis.labels)} algorithms on {len(tasks)} tasks")
+    tasks_text = analysis.tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
+    print(f"{count} runs of {len(analysis.labels)} algorithms on {tasks_text}")
     print(f"report: {args.out / 'README.md'}")
     return 0
 
