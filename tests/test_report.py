@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import asdict
 from itertools import product
 
 import numpy as np
@@ -13,8 +14,9 @@ from PIL import Image
 from scripts import ROOT
 
 from medqn_tianshou.envs.atari import atari_tasks
-from medqn_tianshou.settings import load_settings
+from medqn_tianshou.settings import load_settings, resolve_settings
 from medqn_tianshou.workbench import command
+from medqn_tianshou.workbench.report import page
 from medqn_tianshou.workbench.report.groups import group_runs
 from medqn_tianshou.workbench.report.runs import RecordedRun, Setting, find_runs, read_runs
 from medqn_tianshou.workbench.report.statistics import HUMAN, aggregate, improvement, scale_of
@@ -61,6 +63,12 @@ def error_of(capsys, *arguments):
     assert exit_info.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Drawing takes most of the time."""
+    monkeypatch.setattr(page, "draw_figures", lambda out, analysis: [])
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +147,7 @@ def test_aggregates_equal_those_by_hand_with_their_intervals(report):
         expected = aggregates_by_hand(tasks)
         resamples = [
             aggregates_by_hand([random.choice(scores, len(scores)) for scores in tasks])
-            for _ in range(4000)
+            for _ in range(3000)
         ]
         for name, value in expected.items():
             row = told[label, name]
@@ -218,30 +226,30 @@ def test_memory_and_time_are_those_of_the_summaries(report):
 
 
 def test_the_page_has_the_numbers_and_the_protocol_of_each_table_and_figure(report):
-    page = (report / "README.md").read_text()
-    assert page.startswith("# Two tasks\n")
+    text = (report / "README.md").read_text()
+    assert text.startswith("# Two tasks\n")
     returns = committed("MountainCar-v0", "MeDQN(U)")
-    assert f"| MeDQN(U) | {returns.mean():.1f} [" in page
+    assert f"| MeDQN(U) | {returns.mean():.1f} [" in text
     protocol = (
         "training return, mean of the last 20 training episodes at the end of 100,000 env steps, "
         "epsilon 0.01, rewards not clipped, episodes cut at 1,000 steps; 10 runs each"
     )
     few = "episodes cut at 500 steps; 5 runs each: intervals are rough"
-    sections = page.split("\n## ")[1:5]
+    sections = text.split("\n## ")[1:5]
     assert all(protocol in section and few in section for section in sections)
     for name in FIGURES:
-        assert f"({name}.png)" in page
+        assert f"({name}.png)" in text
         drawing = (report / f"{name}.svg").read_text()
-        text = " ".join(re.findall(r">([^<>]+)</text>", drawing))
-        assert "epsilon 0.01" in text
-        assert "5 runs each: intervals are rough" in text
-        assert "MeDQN(U)" in text
+        words = " ".join(re.findall(r">([^<>]+)</text>", drawing))
+        assert "epsilon 0.01" in words
+        assert "5 runs each: intervals are rough" in words
+        assert "MeDQN(U)" in words
         with Image.open(report / f"{name}.png") as picture:
             assert len(np.unique(np.asarray(picture.convert("L")))) > 50
     assert str(ROOT) not in (report / "protocol.csv").read_text()
 
 
-def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path):
+def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path, request):
     flags = [ROOT / "docs/results/fig4b", "--bootstrap", 100, "--out"]
     run_report(*flags, tmp_path / "once")
     state = np.random.get_state()[1].copy()
@@ -250,6 +258,7 @@ def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path
     for path in sorted((tmp_path / "once").iterdir()):
         if path.name != "README.md":  # which has the name of the folder
             assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+    request.getfixturevalue("no_figures")
     run_report(*flags, tmp_path / "other", "--seed", 1)
     for name in ("aggregates.csv", "improvement.csv", "returns.csv", "curves.csv"):
         assert (tmp_path / "once" / name).read_text() != (tmp_path / "other" / name).read_text()
@@ -257,7 +266,8 @@ def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path
 
 def test_run_folders_are_reported_by_their_evaluations(short_runs, tmp_path, capsys):
     run_report(short_runs, "--out", tmp_path, "--bootstrap", 100, "--window", 2)
-    assert "4 runs of 3 algorithms on Catcher" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "runs: 4\nalgorithms: MeDQN(U), DQN, DQN, buffer size 100\ntasks: Catcher\n" in told
     rows = {(row["algorithm"], row["seed"]): row for row in read_table(tmp_path / "runs.csv")}
     assert {label for label, _ in rows} == {"MeDQN(U)", "DQN", "DQN, buffer size 100"}
     for row in rows.values():
@@ -272,19 +282,21 @@ def test_run_folders_are_reported_by_their_evaluations(short_runs, tmp_path, cap
         assert float(row["train_seconds"]) == pytest.approx(seconds)
     (protocol,) = read_table(tmp_path / "protocol.csv")
     assert (protocol["episodes"], protocol["epsilon"], protocol["window"]) == ("2", "0.1", "2")
-    page = (tmp_path / "README.md").read_text()
-    assert "evaluation return, mean of 2 episodes in each of the last 2 evaluations" in page
-    assert "one run has no interval" in page
+    text = (tmp_path / "README.md").read_text()
+    assert "evaluation return, mean of 2 episodes in each of the last 2 evaluations" in text
+    assert "one run has no interval" in text
 
 
-def test_without_a_window_final_returns_are_those_of_the_summaries(short_runs, tmp_path):
+def test_without_a_window_final_returns_are_those_of_the_summaries(
+    short_runs, tmp_path, no_figures
+):
     run_report(short_runs, "--out", tmp_path, "--bootstrap", 100)
     for row in read_table(tmp_path / "runs.csv"):
         summary = json.loads((short_runs / row["run"] / "summary.json").read_text())
         assert float(row["final_return"]) == pytest.approx(summary["final_return"])
 
 
-def test_bounds_decide_the_scores(short_runs, tmp_path):
+def test_bounds_decide_the_scores(short_runs, tmp_path, no_figures):
     bounds = ["--bounds", "Catcher=-10:30"]
     run_report(short_runs, "--out", tmp_path, "--bootstrap", 100, *bounds, "--metric", "train")
     for row in read_table(tmp_path / "runs.csv"):
@@ -293,7 +305,9 @@ def test_bounds_decide_the_scores(short_runs, tmp_path):
         assert float(row["score"]) == pytest.approx(score)
 
 
-def test_unfinished_and_repeated_runs_are_named_and_left_out(short_runs, tmp_path, capsys):
+def test_unfinished_and_repeated_runs_are_named_and_left_out(
+    short_runs, tmp_path, capsys, no_figures
+):
     log = tmp_path / "log"
     shutil.copytree(short_runs, log)
     (stopped,) = (log / "Catcher/medqn-u/1").iterdir()
@@ -352,6 +366,54 @@ def test_raw_folders_and_run_folders_are_found_once():
     files = [*find_runs(raw), *find_runs(raw.parent)]
     runs, left_out = read_runs(files)
     assert (len(files), len(runs), left_out) == (30, 15, [])
+
+
+def write_atari_run(folder, game, algo, seed, evaluations, **flags):
+    """A run folder as the Atari script leaves it, without what a report does not read."""
+    task = f"{game}NoFrameskip-v4"
+    settings = resolve_settings("atari", algo=algo, task=task, flags=flags)
+    folder.mkdir(parents=True)
+    written = {name: asdict(setting) for name, setting in settings.items()}
+    config = {"task": task, "algo": algo, "seed": seed, "settings": written}
+    (folder / "config.json").write_text(json.dumps(config))
+    steps = 100_000 * len(evaluations)
+    summary = {"status": "finished", "env_steps": steps, "steps_per_s": 200.0}
+    summary |= {"peak_rss_mb": 1500.0, "buffer_mb": 20.0 if algo == "medqn" else 7091.0}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    rows = [f"{100_000 * (i + 1)},{value}" for i, value in enumerate(evaluations)]
+    (folder / "progress.csv").write_text("\n".join(["env_step,eval_return_mean", *rows, ""]))
+    return folder
+
+
+def test_atari_evaluations_are_human_normalised(tmp_path, no_figures):
+    finals = {
+        ("Qbert", "medqn"): [4000, 5000, 9000],
+        ("Qbert", "dqn"): [3000, 4000, 5000],
+        ("Pong", "medqn"): [10, 20, 21],
+        ("Pong", "dqn"): [15, 20, 5],
+    }
+    for (game, algo), values in finals.items():
+        for seed, value in enumerate(values):
+            folder = tmp_path / "log" / game / algo / str(seed)
+            write_atari_run(folder, game, algo, seed, [0.0, value])
+    run_report(tmp_path / "log", "--out", tmp_path, "--bootstrap", 100)
+    rows = {(r["algorithm"], r["aggregate"]): r for r in read_table(tmp_path / "aggregates.csv")}
+    for algo, label in (("medqn", "MeDQN(R)"), ("dqn", "DQN")):
+        qbert = (np.array(finals["Qbert", algo]) - 163.9) / (13455.0 - 163.9)
+        pong = (np.array(finals["Pong", algo]) + 20.7) / (14.6 + 20.7)
+        pooled = np.concatenate([pong, qbert])
+        assert float(rows[label, "IQM"]["value"]) == pytest.approx(iqm(pooled))
+        assert float(rows[label, "mean"]["value"]) == pytest.approx(pooled.mean())
+        gap = np.maximum(1 - pooled, 0).mean()  # a score above 1 does not make up for others
+        assert float(rows[label, "optimality gap"]["value"]) == pytest.approx(gap)
+    text = (tmp_path / "README.md").read_text()
+    assert (
+        "evaluation return, mean of 5 episodes at the end of 200,000 env steps, epsilon 0.0" in text
+    )
+    assert "rewards not clipped, whole games of at most 27,000 steps" in text
+    assert "Random and human player: Wang et al. 2016" in text
+    # Its warm-up is not part of its steps.
+    assert {row["train_seconds"] for row in read_table(tmp_path / "runs.csv")} == {"1000.0"}
 
 
 def test_atari_scores_are_of_the_57_games_and_scale_evaluations_only():

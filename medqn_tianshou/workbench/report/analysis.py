@@ -157,7 +157,8 @@ class Analysis:
     def line(self, task: str, label: str) -> Line:
         """The learning curve of a group."""
         curves = self.curves[task, label]
-        grid = np.linspace(0, max(curve.env_steps for curve in curves), GRID_POINTS)
+        # As far as all runs got: a mean over fewer and fewer runs would jump.
+        grid = np.linspace(0, min(curve.env_steps for curve in curves), GRID_POINTS)
         values = np.stack([on_grid(curve, grid, self.smoothing) for curve in curves])
         # Before the first return of any run there is nothing to show; of a smoothed curve, some
         # points tell the same as all.

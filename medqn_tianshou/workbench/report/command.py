@@ -15,7 +15,6 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 
@@ -52,11 +51,11 @@ def make_parser(prog: str | None = None) -> Parser:
     parser.add_argument(
         "--bounds",
         type=_bounds,
-        nargs="+",
-        default=(),
+        action="append",
+        default=[],
         metavar="TASK=LOW:HIGH",
-        help="returns that count as 0 and 1 (default: random and human player for evaluations in "
-        "Atari, else the lowest and highest final return of the runs)",
+        help="returns that count as 0 and 1, once per task (default: random and human player for "
+        "evaluations in Atari, else the lowest and highest final return of the runs)",
     )
     parser.add_argument(
         "--bootstrap",
@@ -83,10 +82,25 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     """
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
-    if find_spec("rliable") is None:
-        parser.error("the statistics need rliable; pip install 'medqn-tianshou[report]'")
-    _check_out(parser, args.out)
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        _report(parser, args, shlex.join([*parser.prog.split(), *given]))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
+    """Read the runs, compute, and write everything.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param command: the command line, for the page.
+    """
     runs, left_out = _read(parser, args)
+    _check_extra(parser)
+    _check_out(parser, args.out)
     options = Options(
         metric=args.metric or ("eval" if all(run.evaluations for run in runs) else "train"),
         window=args.window,
@@ -105,16 +119,13 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
             parser.bad("--bounds", task, f"is no task of these runs; they have {', '.join(tasks)}")
     left_out += [*without, *twice]
     analysis = Analysis(groups, curves, options)
-    given = sys.argv[1:] if arguments is None else arguments
-    command = shlex.join([*parser.prog.split(), *given])
     write_report(args.out, analysis, left_out, title=args.title, command=command)
     for run in left_out:
         print(f"left out: {run.name}: {run.reason}", file=sys.stderr)
-    count = sum(map(len, groups.values()))
-    tasks_text = analysis.tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
-    print(f"{count} runs of {len(analysis.labels)} algorithms on {tasks_text}")
+    print(f"runs: {sum(map(len, groups.values()))}")
+    print(f"algorithms: {', '.join(analysis.labels)}")
+    print(f"tasks: {', '.join(analysis.tasks)}")
     print(f"report: {args.out / 'README.md'}")
-    return 0
 
 
 def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], list[LeftOut]]:
@@ -159,6 +170,14 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
             f"{text!r} is not TASK=LOW:HIGH with LOW below HIGH; write e.g. MountainCar-v0=-1000:0"
         )
     return task, (low, high)
+
+
+def _check_extra(parser: Parser) -> None:
+    """Report a missing rliable, or one that does not fit what it builds on."""
+    try:
+        import rliable.library  # noqa: F401
+    except ImportError as error:
+        parser.error(f"the statistics need rliable ({error}); pip install 'medqn-tianshou[report]'")
 
 
 def _check_out(parser: Parser, out: Path) -> None:
