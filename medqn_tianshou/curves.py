@@ -52,21 +52,18 @@ def mean_and_error(values: NDArray[np.float64]) -> tuple[Any, Any]:
     return values.mean(axis=0), error
 
 
-def on_grid(
-    curve: Curve, grid: NDArray[np.float64], smoothing: float = SMOOTHING
-) -> NDArray[np.float64]:
+def on_grid(curve: Curve, grid: NDArray[np.float64]) -> NDArray[np.float64]:
     """The curve's value at given steps, smoothed; the first value holds before the first episode.
 
     :param curve: the curve.
     :param grid: environment steps.
-    :param smoothing: weight of the past in the exponential average; 0 does not smooth.
     """
     last = np.searchsorted(curve.env_step, grid, side="right") - 1
     values: NDArray[np.float64] = curve.value[np.maximum(last, 0)]
     smooth = np.empty_like(values)
     average = values[0]
     for index, value in enumerate(values):
-        average = smoothing * average + (1 - smoothing) * value
+        average = SMOOTHING * average + (1 - SMOOTHING) * value
         smooth[index] = average
     return smooth
 

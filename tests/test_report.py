@@ -267,9 +267,9 @@ def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path
 def test_run_folders_are_reported_by_their_evaluations(short_runs, tmp_path, capsys):
     run_report(short_runs, "--out", tmp_path, "--bootstrap", 100, "--window", 2)
     told = capsys.readouterr().out
-    assert "runs: 4\nalgorithms: MeDQN(U), DQN, DQN, buffer size 100\ntasks: Catcher\n" in told
+    assert "runs: 4\nalgorithms: MeDQN(U), DQN, DQN (buffer size 100)\ntasks: Catcher\n" in told
     rows = {(row["algorithm"], row["seed"]): row for row in read_table(tmp_path / "runs.csv")}
-    assert {label for label, _ in rows} == {"MeDQN(U)", "DQN", "DQN, buffer size 100"}
+    assert {label for label, _ in rows} == {"MeDQN(U)", "DQN", "DQN (buffer size 100)"}
     for row in rows.values():
         folder = short_runs / row["run"]
         progress = [r for r in read_table(folder / "progress.csv") if r["eval_return_mean"]]
@@ -354,8 +354,8 @@ def test_labels_name_what_differs_and_are_the_same_in_all_tasks():
     groups, left_out = group_runs(runs)
     assert {key: len(group) for key, group in groups.items()} == {
         ("A", "DQN"): 2,
-        ("A", "DQN, buffer size 500"): 1,
-        ("B", "DQN, buffer size 500"): 1,
+        ("A", "DQN (buffer size 500)"): 1,
+        ("B", "DQN (buffer size 500)"): 1,
         ("B", "MeDQN(U)"): 1,
     }
     assert left_out == []
@@ -408,7 +408,7 @@ def test_atari_evaluations_are_human_normalised(tmp_path, no_figures):
         assert float(rows[label, "optimality gap"]["value"]) == pytest.approx(gap)
     text = (tmp_path / "README.md").read_text()
     assert (
-        "evaluation return, mean of 5 episodes at the end of 200,000 env steps, epsilon 0.0" in text
+        "evaluation return, mean of 5 episodes at the end of 200,000 env steps, epsilon 0, " in text
     )
     assert "rewards not clipped, whole games of at most 27,000 steps" in text
     assert "Random and human player: Wang et al. 2016" in text

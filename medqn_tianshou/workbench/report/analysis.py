@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from medqn_tianshou.curves import GRID_POINTS, SMOOTHING, Curve, on_grid
+from medqn_tianshou.curves import GRID_POINTS, Curve, on_grid
 from medqn_tianshou.workbench.report.groups import Groups, labels_of, tasks_of
 from medqn_tianshou.workbench.report.protocol import Protocol, describe_task
 from medqn_tianshou.workbench.report.runs import (
@@ -150,20 +150,27 @@ class Analysis:
         return Estimate(mean) if interval is None else Estimate(mean, *map(float, interval))
 
     @property
-    def smoothing(self) -> float:
-        """Of learning curves. Evaluations are few, and means already."""
-        return SMOOTHING if self.options.metric == "train" else 0.0
+    def is_smoothed(self) -> bool:
+        """Whether learning curves are. Evaluations are few, and means already."""
+        return self.options.metric == "train"
 
     def line(self, task: str, label: str) -> Line:
         """The learning curve of a group."""
         curves = self.curves[task, label]
         # As far as all runs got: a mean over fewer and fewer runs would jump.
         grid = np.linspace(0, min(curve.env_steps for curve in curves), GRID_POINTS)
-        values = np.stack([on_grid(curve, grid, self.smoothing) for curve in curves])
+        values = np.stack(
+            [
+                on_grid(curve, grid)
+                if self.is_smoothed
+                else np.interp(grid, curve.env_step, curve.value)
+                for curve in curves
+            ]
+        )
         # Before the first return of any run there is nothing to show; of a smoothed curve, some
         # points tell the same as all.
         is_shown = grid >= min(curve.env_step[0] for curve in curves)
-        if self.smoothing:
+        if self.is_smoothed:
             is_shown &= np.arange(GRID_POINTS)[::-1] % 4 == 0
         grid, values = grid[is_shown], values[:, is_shown]
         interval = mean_interval(values, self.options.repetitions, self.options.seed)

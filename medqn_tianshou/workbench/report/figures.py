@@ -10,10 +10,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
+from medqn_tianshou.curves import GRID_POINTS, SMOOTHING
 from medqn_tianshou.memory import MB
 from medqn_tianshou.workbench.report.analysis import Analysis
+from medqn_tianshou.workbench.report.protocol import protocol_lines, short_name
 from medqn_tianshou.workbench.report.runs import RecordedRun
-from medqn_tianshou.workbench.report.statistics import AGGREGATES, Array, Estimate
+from medqn_tianshou.workbench.report.statistics import AGGREGATES, HUMAN, Array, Estimate
 
 _STYLE: Any = {
     "font.size": 9,
@@ -91,29 +93,15 @@ def draw_figures(out: Path, analysis: Analysis) -> list[str]:
     return names
 
 
-def protocol_lines(
-    analysis: Analysis, tasks: Sequence[str], *, most: int | None = None
-) -> list[str]:
-    """State how returns were measured, a line for all tasks that have it in common.
-
-    :param analysis: the numbers.
-    :param tasks: the tasks that are shown.
-    :param most: more lines than this are a reference to the table.
-    """
-    tasks_of: dict[str, list[str]] = {}
-    for task in tasks:
-        protocol = analysis.protocols[task]
-        tasks_of.setdefault(f"{protocol.measure}; {protocol.runs}", []).append(task)
-    lines = [f"{', '.join(names)}: {text}." for text, names in tasks_of.items()]
-    if most is not None and len(lines) > most:
-        kind = {"train": "Training", "eval": "Evaluation"}[analysis.options.metric]
-        return [f"{kind} returns; window, epsilon, episodes, steps and seeds are in protocol.csv."]
-    return lines
+def smoothing_text(analysis: Analysis) -> str:
+    """Say what learning curves went through."""
+    if not analysis.is_smoothed:
+        return "evaluations joined by straight lines, not smoothed"
+    return f"smoothed exponentially (weight {SMOOTHING} of the past on {GRID_POINTS} points)"
 
 
 def _draw_curves(out: Path, analysis: Analysis) -> None:
-    smoothing = f"smoothed exponentially (weight {analysis.smoothing:g} per 1/400 of the run)"
-    note = f"Lines: mean over runs, {smoothing if analysis.smoothing else 'not smoothed'}. "
+    note = f"Lines: mean over runs, {smoothing_text(analysis)}. "
     note += "Shaded: 95% bootstrap interval of the mean."
     with _panels(out / "learning_curves", analysis, note) as panels:
         for task, axis in panels.items():
@@ -164,7 +152,7 @@ def _draw_mean(axis: Any, place: float, mean: Estimate, colour: str, marker: str
     if mean.low is not None and mean.high is not None:
         ends = [[mean.value - mean.low], [mean.high - mean.value]]
         axis.errorbar([place], [mean.value], ends, color=colour, linewidth=1.6, capsize=4)
-    look = {"markersize": 8, "markerfacecolor": "#ffffffb0", "markeredgewidth": 1.8}
+    look = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.8}
     axis.plot([place], [mean.value], marker, color=colour, zorder=3, **look)
 
 
@@ -197,13 +185,17 @@ def _step(length: float) -> float:
 
 
 def _draw_aggregates(out: Path, analysis: Analysis) -> None:
-    scales = {task: analysis.scales[task] for task in analysis.shared_tasks}
-    note = "Scores: 0 and 1 are " + "; ".join(
+    scales = [
+        (t, scale) for t in analysis.shared_tasks if (scale := analysis.scales[t]) is not None
+    ]
+    meanings = ["a random and a human player"] * any(scale.reason == HUMAN for _, scale in scales)
+    meanings += [
         f"{scale.low:,g} and {scale.high:,g} in {task} ({scale.reason})"
-        for task, scale in list(scales.items())[:_MOST_LINES]
-        if scale is not None
-    )
-    note += "; others in scales.csv" if len(scales) > _MOST_LINES else ""
+        for task, scale in scales
+        if scale.reason != HUMAN
+    ]
+    note = "Scores: 0 and 1 are " + "; ".join(meanings[:_MOST_LINES])
+    note += "; others in scales.csv" if len(meanings) > _MOST_LINES else ""
     note += ". Bars: 95% stratified bootstrap intervals. Optimality gap: lower is better."
     with _figure(out / "aggregates", analysis, analysis.shared_tasks, note) as make:
         height = 0.34 * len(analysis.labels) + 1.1
@@ -268,7 +260,7 @@ def _panels(path: Path, analysis: Analysis, note: str) -> Iterator[dict[str, Any
         for axis in axes[:count:columns]:
             axis.set_ylabel("return")
         for task, axis in zip(analysis.tasks, axes, strict=False):
-            axis.set_title(task)
+            axis.set_title(short_name(task))
         yield dict(zip(analysis.tasks, axes, strict=False))
 
 
@@ -284,8 +276,9 @@ def _figure(
     def make(rows: int, columns: int, size: tuple[float, float], **options: Any) -> Any:
         nonlocal figure
         width = size[0]
-        lines = [*protocol_lines(analysis, tasks, most=_MOST_LINES), note]
-        wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 19.5))]
+        protocols = [analysis.protocols[task] for task in tasks]
+        lines = [*protocol_lines(protocols, most=_MOST_LINES), note]
+        wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 19))]
         size = (width, size[1] + 0.13 * len(wrapped) + 0.1)
         figure, axes = plt.subplots(
             rows, columns, figsize=size, squeeze=False, layout="constrained", **options

@@ -90,7 +90,7 @@ def _flags(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[str]:
 
 def _label(algorithm: str, runs: Sequence[RecordedRun], names: Sequence[str]) -> str:
     parts = [f"{name.replace('_', ' ')} {_write(runs[0].value(name))}" for name in names]
-    return ", ".join([algorithm, *parts])
+    return f"{algorithm} ({', '.join(parts)})" if parts else algorithm
 
 
 def _write(value: Any) -> str:

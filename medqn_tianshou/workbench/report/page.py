@@ -10,7 +10,8 @@ import numpy as np
 from medqn_tianshou.memory import MB, format_bytes
 from medqn_tianshou.settings import load_settings
 from medqn_tianshou.workbench.report.analysis import Analysis
-from medqn_tianshou.workbench.report.figures import COSTS, draw_figures, protocol_lines
+from medqn_tianshou.workbench.report.figures import COSTS, draw_figures, smoothing_text
+from medqn_tianshou.workbench.report.protocol import protocol_lines
 from medqn_tianshou.workbench.report.runs import LeftOut
 from medqn_tianshou.workbench.report.statistics import AGGREGATES, HUMAN, Estimate
 from medqn_tianshou.workbench.report.tables import mean_costs, tables, write_csv
@@ -82,13 +83,7 @@ def _return_section(analysis: Analysis) -> list[str]:
         if scale is not None and is_scored:
             lines += ["", f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason})."]
         lines += ["", *_protocol(analysis, [task])]
-    smoothing = (
-        f"smoothed exponentially with weight {analysis.smoothing:g} of the past on a grid of 400 "
-        "points (the tables are not)"
-        if analysis.smoothing
-        else "not smoothed"
-    )
-    caption = f"Mean over runs, {smoothing}; shaded is its 95% interval"
+    caption = f"Mean over runs, {smoothing_text(analysis)}; shaded is its 95% interval"
     return [*lines, *_picture("learning_curves", caption)]
 
 
@@ -197,7 +192,8 @@ def _picture(name: str, caption: str) -> list[str]:
 
 def _protocol(analysis: Analysis, tasks: Sequence[str]) -> list[str]:
     """State the protocol below a table or a figure."""
-    return [part for line in protocol_lines(analysis, tasks) for part in (f"*{line}*", "")]
+    lines = protocol_lines([analysis.protocols[task] for task in tasks])
+    return [part for line in lines for part in (f"*{line}*", "")]
 
 
 def _write(estimate: Estimate, digits: int) -> str:

@@ -82,6 +82,28 @@ def describe_task(
     )
 
 
+def protocol_lines(protocols: Sequence[Protocol], *, most: int | None = None) -> list[str]:
+    """State how returns were measured, a line for all tasks that have it in common.
+
+    :param protocols: those of the tasks that are shown.
+    :param most: more lines than this are a reference to the table.
+    """
+    tasks_of: dict[str, list[str]] = {}
+    for protocol in protocols:
+        text = f"{protocol.measure}; {protocol.runs}"
+        tasks_of.setdefault(text, []).append(short_name(protocol.task))
+    lines = [f"{', '.join(names)}: {text}." for text, names in tasks_of.items()]
+    if most is not None and len(lines) > most:
+        kind = {"train": "Training", "eval": "Evaluation"}[protocols[0].metric]
+        return [f"{kind} returns; window, epsilon, episodes, steps and seeds are in protocol.csv."]
+    return lines
+
+
+def short_name(task: str) -> str:
+    """A task's name without what all Atari games have in common."""
+    return task.removesuffix("NoFrameskip-v4")
+
+
 def count_runs(counts: Sequence[int]) -> str:
     """Say how many runs there are, and what little that allows.
 
@@ -115,4 +137,4 @@ def _several(values: Iterable[Any]) -> str:
     whole = all(isinstance(value, int) for value in found)
     if whole and len(found) > 2 and found[-1] - found[0] == len(found) - 1:
         return f"{found[0]} to {found[-1]}"
-    return " or ".join(str(v) if isinstance(v, str) else f"{v:,}" for v in found)
+    return " or ".join(f"{v:,}" if isinstance(v, int) else f"{v}".removesuffix(".0") for v in found)
