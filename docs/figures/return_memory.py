@@ -11,14 +11,17 @@ import matplotlib as mpl
 import numpy as np
 
 from medqn_tianshou.curves import final_returns, mean_and_error, read_curve
+from medqn_tianshou.memory import MB
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.transforms import offset_copy
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
-COLOURS = {"DQN": "#8c8c8c", "DQN(S)": "#d98c5f", "MeDQN(U)": "#1f6fb4"}
+COLOURS = {"DQN": "#555555", "DQN(S)": "#D55E00", "MeDQN(U)": "#0072B2"}
 TASKS = {"fig4a": "MountainCar", "fig4b": "Acrobot"}
+BESIDE, DOT = 12, 5  # points: from a mean to its runs, and from dot to dot
 
 
 def read_line(figure: str, label: str) -> tuple[float, np.ndarray, int]:
@@ -30,53 +33,68 @@ def read_line(figure: str, label: str) -> tuple[float, np.ndarray, int]:
         window = record["settings"]["return_window"]["value"]
         env_steps = record["summary"]["env_steps"]
         curves.append(read_curve(path.with_suffix(".csv"), window, env_steps))
-    nbytes = 1e6 * record["summary"]["buffer_mb"]
+    nbytes = record["summary"]["buffer_mb"] * MB  # the same in all runs of a line
     return nbytes, final_returns(curves), record["settings"]["buffer_size"]["value"]
+
+
+def draw_runs(axis: plt.Axes, nbytes: float, returns: np.ndarray, colour: str) -> int:
+    """Draw each run as a dot beside its mean, equal ones in a row; return the longest row."""
+    low, high = axis.get_ylim()
+    rows: dict[int, int] = {}
+    for value in sorted(returns):
+        height = round((value - low) / (high - low) * 42)  # dots of one row would cover each other
+        place = rows[height] = rows.get(height, 0) + 1
+        right = BESIDE + DOT * (place - 1)
+        beside = offset_copy(axis.transData, axis.figure, right, units="points")
+        axis.plot(nbytes, value, ".", color=colour, alpha=0.6, markersize=5, transform=beside)
+    return max(rows.values())
 
 
 def draw_task(axis: plt.Axes, figure: str) -> None:
     """Draw the final returns of a task over the bytes of its replay."""
-    count = 0
-    for label, colour in COLOURS.items():
-        nbytes, returns, size = read_line(figure, label)
-        count = len(returns)
+    lines = {label: read_line(figure, label) for label in COLOURS}
+    everything = np.concatenate([returns for _, returns, _ in lines.values()])
+    room = 0.12 * np.ptp(everything)
+    axis.set(xscale="log", xlim=(7e2, 5e6), ylim=(everything.min() - room, everything.max() + room))
+    for label, (nbytes, returns, size) in lines.items():
+        colour = COLOURS[label]
         mean, error = mean_and_error(returns)
         shown = {"color": colour, "markersize": 8, "capsize": 4, "linewidth": 1.6}
         axis.errorbar(nbytes, mean, yerr=2 * error, marker="o", **shown)
-        spread = (np.arange(count) - (count - 1) / 2) / max(count, 1)
-        axis.scatter(nbytes * 1.35 ** (0.6 + spread), returns, s=9, color=colour, alpha=0.45)
+        dots = draw_runs(axis, nbytes, returns, colour)
         below = label == "DQN"  # at the right edge
         axis.annotate(
             f"{label}\n{size:,} transitions",
             (nbytes, mean),
-            xytext=(0, -12) if below else (18, 0),
+            xytext=(6, -14) if below else (BESIDE + DOT * dots + 5, 0),
             textcoords="offset points",
             ha="center" if below else "left",
             va="top" if below else "center",
             color=colour,
-            fontsize=8.5,
         )
-    axis.set(xscale="log", xlim=(7e2, 5e6), xlabel="replay memory")
+    axis.set_xlabel("replay memory")
     axis.set_xticks([1e3, 1e4, 1e5, 1e6], ["1 kB", "10 kB", "100 kB", "1 MB"])
-    axis.set_title(f"{TASKS[figure]}, {count} seeds")
-    axis.margins(y=0.12)
+    axis.set_title(f"{TASKS[figure]}, {len(returns)} seeds")
 
 
 def draw_bytes(axis: plt.Axes) -> None:
     """Draw what a million Atari transitions take."""
     parts = json.loads((RESULTS / "memory/memory.json").read_text())["parts"]
-    raw = parts["peers"]["measured"]["bytes_per_transition"]
+    peers = parts["peers"]["measured"]
+    raw = peers["bytes_per_transition"]
+    computed = "" if peers["sb3_is_measured"] else " (computed)"
     games = parts["bytes"]["measured"]["bytes_per_transition"]
     mean = np.mean([game["random"] for game in games.values()])
+    grey, blue = COLOURS["DQN"], COLOURS["MeDQN(U)"]
     rows = [
         (
-            "Stable-Baselines3, optimized (computed)",
+            f"Stable-Baselines3, optimize_memory_usage{computed}",
             raw["Stable-Baselines3, `optimize_memory_usage`"],
-            COLOURS["DQN"],
+            grey,
         ),
-        ("Tianshou", raw["Tianshou, as its Atari example uses it"], COLOURS["DQN"]),
-        ("compact, mean of 5 games", mean, COLOURS["MeDQN(U)"]),
-        ("compact, Qbert", games["Qbert"]["random"], COLOURS["MeDQN(U)"]),
+        ("Tianshou", raw["Tianshou, as its Atari example uses it"], grey),
+        (f"compact (ours), mean of {len(games)} games", mean, blue),
+        ("compact (ours), Qbert", games["Qbert"]["random"], blue),
     ]
     for place, (label, nbytes, colour) in enumerate(rows):
         gigabytes = nbytes * 1e6 / 1e9
@@ -91,12 +109,16 @@ def draw_bytes(axis: plt.Axes) -> None:
 def main() -> None:
     """Draw the figure."""
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.1))
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.1), layout="constrained")
     for axis, name in zip(axes, TASKS, strict=False):
         draw_task(axis, name)
     axes[0].set_ylabel("final return")
     draw_bytes(axes[2])
-    figure.tight_layout()
+    for axis in axes:
+        axis.minorticks_off()
+    figure.get_layout_engine().set(wspace=0.06)
+    note = "Large: mean and two standard errors. Small: the runs, beside the memory they all have."
+    figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color="#666666")
     figure.savefig(HERE / "return_memory.png", dpi=110)
 
 

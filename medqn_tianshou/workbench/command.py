@@ -17,6 +17,7 @@ from medqn_tianshou.experiments import (
 )
 from medqn_tianshou.version import __version__
 from medqn_tianshou.workbench import completion, doctor, evaluate, play
+from medqn_tianshou.workbench.report import command as report
 
 FIGURES = {**lowdim_figures.FIGURES, **minatar_figures.FIGURES}
 
@@ -32,6 +33,7 @@ OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
   medqn evaluate log/MountainCar-v0/medqn-u/0/20260101-120000 --episodes 20
   medqn play log/MountainCar-v0/medqn-u/0/20260101-120000 --video car.gif
   medqn reproduce fig4a --seeds 5 --jobs 2
+  medqn report log --out report
 
 Exit codes: 0 done, 1 something failed, 2 the command line is wrong, 130 stopped by Ctrl-C.
 """
@@ -111,6 +113,11 @@ ROOT = Command(
                 "fig2": _figure("fig2", "Figure 2: forgetting in MountainCar-v0"),
                 **{name: _usual_figure(name) for name in FIGURES},
             },
+        ),
+        "report": Command(
+            summary="make tables and figures from runs, with intervals",
+            run=report.main,
+            make_parser=report.make_parser,
         ),
     },
 )

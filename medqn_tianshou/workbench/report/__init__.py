@@ -1,0 +1,1 @@
+"""The command ``medqn report``: tables and figures from the folders of runs."""
