@@ -33,7 +33,8 @@ OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
   medqn play log/MountainCar-v0/medqn-u/0/20260101-120000 --video car.gif
   medqn reproduce fig4a --seeds 5 --jobs 2
 
-Exit codes: 0 done, 1 something failed, 2 the command line is wrong, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 something failed, 2 the command line is wrong, 130 stopped by Ctrl-C,
+143 by SIGTERM.
 """
 
 
