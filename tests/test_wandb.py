@@ -159,16 +159,16 @@ def test_a_run_that_was_stopped_is_told_so_and_goes_on(tmp_path, monkeypatch, ca
     stopped = tmp_path / "stopped"
     before_collect = lowdim.Training._before_collect
 
-    def stop_at_step_260(self, epoch, trainer_step):
-        if trainer_step == 160:
+    def stop_after_an_evaluation(self, epoch, trainer_step):
+        if trainer_step == 220:  # after the warm-up of 100
             self.stop_signal = 15
         before_collect(self, epoch, trainer_step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(lowdim.Training, "_before_collect", stop_at_step_260)
+        patch.setattr(lowdim.Training, "_before_collect", stop_after_an_evaluation)
         arguments = [*flags, "--no-progress", "--logdir", str(stopped)]
         assert lowdim.main(arguments) == 128 + 15
-    assert resume("lowdim", run_folder(stopped), capsys) == 260
+    assert resume("lowdim", run_folder(stopped), capsys) == 320
     whole, before, after = stub.runs
     assert (before.summary["status"], before.exit_code) == ("interrupted", 130)
     assert (after.summary["status"], after.exit_code) == ("finished", 0)
