@@ -17,6 +17,7 @@ from medqn_tianshou.settings import (
     resolve_settings,
     setting_values,
 )
+from medqn_tianshou.wandb_mirror import Mode
 
 COUNT = number(int, at_least=1)
 SHARE = number(float, at_least=0, at_most=1)
@@ -24,6 +25,7 @@ SHARE = number(float, at_least=0, at_most=1)
 NOT_SETTINGS = {
     "task", "algo", "seed", "device", "logdir", "no_progress", "resume_path", "watch", "render",
     "resume", "auto_resume", "checkpoint_every", "keep_checkpoints", "arguments",
+    "wandb", "wandb_mode",
 }  # fmt: skip
 
 CONSOLIDATION_FLAGS = {
@@ -170,6 +172,18 @@ def add_file_flags(parser: Parser, family: str) -> FlagGroup:
     )
     group.add(
         "--keep-checkpoints", "how many checkpoints to keep (default: 2)", type=COUNT, default=2
+    )
+    group.add(
+        "--wandb",
+        "log to this project of Weights & Biases, too: PROJECT or ENTITY/PROJECT",
+        metavar="PROJECT",
+        default=None,
+    )
+    group.add(
+        "--wandb-mode",
+        "with --wandb: offline writes files for `wandb sync` (default: W&B's own, WANDB_MODE)",
+        choices=get_args(Mode),
+        default=None,
     )
     return group
 

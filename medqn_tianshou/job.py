@@ -36,6 +36,7 @@ from medqn_tianshou.seeding import RunSeeds, seed_everything
 from medqn_tianshou.settings import Settings, setting_values
 from medqn_tianshou.signals import stop_on_signals
 from medqn_tianshou.training import RunError, Training
+from medqn_tianshou.wandb_mirror import check_wandb, open_wandb
 
 GRADIENT_CLOCK_OFF = sys.maxsize
 """A ``target_update_freq`` that never comes: the target network follows environment steps."""
@@ -120,6 +121,7 @@ def make_training(
         torch.set_num_threads(value.threads)
     if value.compile:
         compile_networks(parser, policy, args.device)
+    check_wandb(parser, args.wandb, args.wandb_mode)
     limit = memory_limit()
     buffer, nbytes, promise = make_replay(
         parser,
@@ -154,6 +156,7 @@ def make_training(
     if not is_new and not checkpoints.paths():
         run.start_over()
     logs = run.logs()
+    wandb = open_wandb(parser, run, project=args.wandb, mode=args.wandb_mode, is_new=is_new)
     print(
         f"{args.algo} on {args.task}, seed {args.seed}: {total_env_steps:,} env steps, an update "
         f"every {value.step_per_collect}, lambda {value.lambda_start:g} to {value.lambda_end:g}\n"
@@ -185,6 +188,7 @@ def make_training(
         show_progress=not args.no_progress,
         memory_cap=value.memory_cap,
         checkpoints=checkpoints,
+        wandb=wandb,
         **train_options,
     )
     if not is_new:

@@ -18,7 +18,7 @@ from medqn_tianshou.training import Training
 # What may differ between the start of a run and its continuation.
 _FREE = {
     "resume", "auto_resume", "logdir", "no_progress", "device", "checkpoint_every",
-    "keep_checkpoints",
+    "keep_checkpoints", "wandb", "wandb_mode",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -108,6 +109,11 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def discard(self) -> None:
+        """Delete the folder of a run that could not begin."""
+        self.unlock()
+        shutil.rmtree(self.path)
 
     def _write_headings(self) -> None:
         self._append_to("progress.csv", list(ProgressRow.__dataclass_fields__))

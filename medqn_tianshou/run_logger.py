@@ -3,13 +3,13 @@
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tianshou.data import ReplayBuffer
 from tianshou.utils import TensorboardLogger
-from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from medqn_tianshou.compact import CompactVectorReplayBuffer
@@ -18,6 +18,7 @@ from medqn_tianshou.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.memory_watch import MemoryWatch
 from medqn_tianshou.policy import MeDQNPolicy
 from medqn_tianshou.run_folder import ProgressRow, RunFolder
+from medqn_tianshou.wandb_mirror import MirroredWriter, WandbMirror
 
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_UPDATES = 100
@@ -72,12 +73,14 @@ class RunLogger(TensorboardLogger):
     :param monitor: measures memory.
     :param buffer: the replay buffer.
     :param total_env_steps: the length of the run.
+    :param clock: tells the environment step now.
     :param clock_start: environment steps that count before the trainer's step 0.
     :param evaluates: whether each evaluation gives a row in ``progress.csv``; otherwise each
         hundredth of the run does.
     :param return_window: how many training episodes a training return averages over.
     :param show_progress: whether to draw the bar.
     :param memory_cap: the most bytes that the process should take, where the buffer is compact.
+    :param wandb: the run on Weights & Biases, if it is there, too.
     """
 
     def __init__(
@@ -88,14 +91,16 @@ class RunLogger(TensorboardLogger):
         monitor: MemoryMonitor,
         buffer: ReplayBuffer,
         total_env_steps: int,
+        clock: Callable[[], int],
         clock_start: int = 0,
         evaluates: bool = True,
         return_window: int = 100,
         show_progress: bool = True,
         memory_cap: int | None = None,
+        wandb: WandbMirror | None = None,
     ) -> None:
         super().__init__(
-            SummaryWriter(str(run.path)),
+            MirroredWriter(str(run.path), self._mirror),
             train_interval=LOG_EVERY_ENV_STEPS,
             update_interval=LOG_EVERY_UPDATES,
             write_flush=False,
@@ -103,6 +108,7 @@ class RunLogger(TensorboardLogger):
         # Tianshou's logger would pass over everything before the first interval is full.
         self.last_log_train_step = -self.train_interval
         self.last_log_update_step = -self.update_interval
+        self._wandb = wandb
         self.run = run
         self.policy = policy
         self.monitor = monitor
@@ -118,7 +124,7 @@ class RunLogger(TensorboardLogger):
             else None
         )
         self._train_epsilon = 1.0
-        self._clock_start = clock_start
+        self._clock, self._clock_start = clock, clock_start
         self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
         self._next_row = 0
         self._last_row = (clock_start, 0.0)  # its env step and training seconds
@@ -151,6 +157,7 @@ class RunLogger(TensorboardLogger):
             "next_clock_log": self._next_clock_log,
             "last_speed": self._last_speed,
             "probe": self._probe.state_dict(),
+            "wandb": None if self._wandb is None else self._wandb.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -169,6 +176,8 @@ class RunLogger(TensorboardLogger):
         env_step, gradient_step, seconds = state["last_speed"]
         self._last_speed = (int(env_step), int(gradient_step), float(seconds))
         self._probe.load_state_dict(state["probe"])
+        if self._wandb is not None and state.get("wandb") is not None:
+            self._wandb.load_state_dict(state["wandb"])
 
     @property
     def train_seconds(self) -> float:
@@ -207,10 +216,12 @@ class RunLogger(TensorboardLogger):
 
     def log_train_data(self, log_data: dict[str, Any], step: int) -> None:
         """Log as Tianshou does, by our clock."""
-        super().log_train_data(log_data, step + self._clock_start)
+        self.env_step = step + self._clock_start
+        super().log_train_data(log_data, self.env_step)
 
     def log_update_data(self, log_data: dict[str, Any], step: int) -> None:
         """Log as Tianshou does, by gradient steps: its trainer counts updates."""
+        self.env_step = self._clock()
         super().log_update_data(log_data, self.policy.gradient_steps)
 
     def log_test_data(self, log_data: dict[str, Any], step: int) -> None:
@@ -223,6 +234,8 @@ class RunLogger(TensorboardLogger):
 
     def abandon(self) -> None:
         """Close everything, nothing having been logged."""
+        if self._wandb is not None:
+            self._wandb.close("failed", {})
         self._bar.close()
         self.finalize()
 
@@ -259,9 +272,16 @@ class RunLogger(TensorboardLogger):
         )
         names = ("best_return", "final_return", "steps_per_s", "peak_rss_mb", "buffer_mb")
         metrics = {name: getattr(summary, name) for name in names}
+        if self._wandb is not None:
+            self._wandb.close(status, metrics)
+            self._wandb = None
         write_hparams(self.writer, self.run.path, metrics)
         self.finalize()
         return summary
+
+    def _mirror(self, tag: str, value: float) -> None:
+        if self._wandb is not None:
+            self._wandb.add(tag, value, self.env_step)
 
     def _log_clocks(self) -> MemoryUsage:
         """Write memory, epsilon, lambda, speed and Q values; keep to the memory cap."""

@@ -25,6 +25,7 @@ from medqn_tianshou.run_state import (
     trainer_state,
 )
 from medqn_tianshou.schedules import Schedule
+from medqn_tianshou.wandb_mirror import WandbMirror
 
 
 class RunError(Exception):
@@ -61,6 +62,7 @@ class Training:
     :param on_collect: called with the environment step before each collect, after the update.
     :param show_progress: whether to draw a progress bar.
     :param memory_cap: the most bytes that the process should take, where the buffer is compact.
+    :param wandb: the run on Weights & Biases, if it is there, too.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Training:
         on_collect: Callable[[int], None] | None = None,
         show_progress: bool = True,
         memory_cap: int | None = None,
+        wandb: WandbMirror | None = None,
     ) -> None:
         env_num = train_collector.env_num
         self.policy = policy
@@ -112,11 +115,13 @@ class Training:
             monitor=monitor,
             buffer=train_collector.buffer,
             total_env_steps=total_env_steps,
+            clock=lambda: int(self.trainer.env_step) + self._clock_start,
             clock_start=self._clock_start,
             evaluates=test_collector is not None,
             return_window=return_window,
             show_progress=show_progress,
             memory_cap=memory_cap,
+            wandb=wandb,
         )
         train_collector.on_episode_end = self._note_episode
         self.trainer = OffpolicyTrainer(

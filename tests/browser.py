@@ -23,15 +23,34 @@ FLAGS = [
     "--disable-component-update",
     "--window-size=1500,1250",
 ]
-# The page's text, that of components which hide theirs included.
-TEXT = """
-function text(node) {
-    if (node.nodeType === Node.TEXT_NODE) return node.textContent + " ";
-    const inner = node.shadowRoot ? [node.shadowRoot, ...node.childNodes] : [...node.childNodes];
-    return inner.map(text).join("");
+# The page's elements and texts, those inside of components included.
+WALK = """
+function inner(node) {
+    return node.shadowRoot ? [node.shadowRoot, ...node.childNodes] : [...node.childNodes];
 }
-return text(document.body);
+function text(node) {
+    if (["STYLE", "SCRIPT", "TEMPLATE"].includes(node.tagName)) return "";
+    if (node.nodeType === Node.TEXT_NODE) return node.textContent + " ";
+    return inner(node).map(text).join("");
+}
+function elements(node, name) {
+    const found = inner(node).flatMap(child => elements(child, name));
+    return (node.tagName || "").toLowerCase() === name ? [node, ...found] : found;
+}
 """
+TEXT = WALK + "return text(document.body).replace(/\\s+/g, ' ');"
+# The title of each chart, and how many lines through two points or more are drawn in it.
+CURVES = (
+    WALK
+    + """
+const cards = elements(document.body, "tf-custom-scalar-multi-line-chart-card");
+return Object.fromEntries(cards.map(card => [
+    text(elements(card, "tf-card-heading")[0]).trim(),
+    elements(card, "path").filter(path =>
+        path.classList.contains("line") && (path.getAttribute("d") || "").includes("L")).length,
+]));
+"""
+)
 
 
 @contextmanager
@@ -67,26 +86,28 @@ def browse():
             driver.quit()
 
 
-def wait_for(driver, address, words, seconds=300):
-    """Open a page until its text has all the words; return the text."""
+def wait_for(driver, address, script, is_enough, seconds=300):
+    """Open a page and ask a script until its answer is enough; return the last answer."""
     from selenium.common.exceptions import WebDriverException
 
+    driver.get("about:blank")  # else only the part after the # would change
     end = time.monotonic() + seconds
-    text, loaded = "", False
-    while time.monotonic() < end and not all(word in text for word in words):
+    answer, loaded = None, False
+    while time.monotonic() < end and not (answer and is_enough(answer)):
         try:
             if not loaded:
                 driver.get(address)
                 loaded = True
-            text = driver.execute_script(TEXT)
+            answer = driver.execute_script(script)
         except WebDriverException:  # the server is not there yet
             loaded = False
         time.sleep(0.5)
-    return text
+    return answer
 
 
 if __name__ == "__main__":
     with serve(sys.argv[1]) as address, browse() as driver:
-        wait_for(driver, f"{address}/#custom_scalars", ["churn of the greedy action"])
-        time.sleep(5)
+        name = "churn of the greedy action"
+        wait_for(driver, f"{address}/#custom_scalars", CURVES, lambda curves: curves.get(name))
+        time.sleep(5)  # for the layout to settle
         driver.save_screenshot(sys.argv[2])

@@ -1,11 +1,14 @@
 """What TensorBoard shows of a run, read back from its events."""
 
 import json
+import re
+from fnmatch import fnmatch
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scripts import ROOT
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
@@ -45,6 +48,19 @@ def test_the_layout_is_there_and_every_chart_but_cuda_and_evaluation_has_data(ev
     shown = {tag for chart in charts for tag in chart.multiline.tag}
     missing = shown - set(events.Tags()["scalars"])
     assert missing == {"test/returns_stat/mean", "memory/cuda_mb", "memory/peak_cuda_mb"}
+
+
+def test_the_docs_tell_every_key(events):
+    pages = [(ROOT / f"docs/{name}.md").read_text() for name in ("medqn", "workbench")]
+    told = {word for page in pages for word in re.findall(r"`([a-z]+/[\w/*]+)`", page)}
+    logged = events.Tags()["scalars"]
+    assert {tag for tag in logged if not any(fnmatch(tag, word) for word in told)} == set()
+    # Tianshou's own are told by their beginnings alone; ours one by one.
+    ours = {tag for tag in logged if tag.startswith(("memory/", "probe/", "speed/"))}
+    assert (
+        ours | {tag for charts in LAYOUT.values() for _, tags in charts.values() for tag in tags}
+        <= told
+    )
 
 
 def test_drift_shows_also_where_logs_and_target_copies_fall_together(events):

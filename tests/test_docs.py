@@ -12,7 +12,8 @@ from medqn_tianshou.experiments.lowdim_figures import FIGURES as LOWDIM_FIGURES
 from medqn_tianshou.experiments.minatar_figures import FIGURES as MINATAR_FIGURES
 from medqn_tianshou.reproduce import make_parser as make_figures_parser
 from medqn_tianshou.settings import load_settings, resolve_settings
-from medqn_tianshou.workbench.command import find
+from medqn_tianshou.workbench.command import ROOT as COMMANDS
+from medqn_tianshou.workbench.command import find, words_of
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 PARSERS = {
@@ -25,6 +26,12 @@ PARSERS = {
     "minatar/minatar_figures.py": lambda: make_figures_parser(MINATAR_FIGURES),
 }
 COMMAND = re.compile(r"\b(?:python (?!-)\S+\.py|(?<![-/])medqn [a-z]+)(?:[^`\n)#]*)")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+# Of docker and tensorboard.
+FOREIGN_FLAGS = {
+    "--build-arg", "--env", "--gpus", "--ipc", "--logdir", "--memory", "--rm", "--shm-size",
+    "--time", "--volume",
+}  # fmt: skip
 
 
 def anchors(text):
@@ -122,6 +129,26 @@ def test_the_api_reference_is_that_of_the_docstrings():
     assert (ROOT / "docs/api.md").read_text() == load_script("docs/api.py").page(), (
         "run: python docs/api.py"
     )
+
+
+def test_the_page_of_flags_is_that_of_the_command_lines():
+    assert (ROOT / "docs/flags.md").read_text() == load_script("docs/flags.py").page(), (
+        "run: python docs/flags.py"
+    )
+
+
+def test_every_flag_is_documented_and_every_documented_flag_exists():
+    told = {flag for page in PAGES for flag in FLAG.findall(page.read_text())}
+    for make_parser in (atari.make_parser, minatar.make_parser, lowdim.make_parser):
+        flags = {flag for action in make_parser()._actions for flag in action.option_strings}
+        assert {flag for flag in flags if flag.startswith("--")} - told == set()
+    known = {
+        flag for make in PARSERS.values() for a in make()._actions for flag in a.option_strings
+    }
+    known |= {word for words in words_of(COMMANDS).values() for word in words}
+    scripts = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("**/*.py")]
+    known |= {flag for path in scripts for flag in FLAG.findall(path.read_text())}
+    assert told - known - FOREIGN_FLAGS == set()
 
 
 def test_the_api_reference_has_every_public_name():

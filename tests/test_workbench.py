@@ -160,6 +160,8 @@ def test_the_doctor_is_content_with_this_machine(tmp_path, capsys):
     for backend in ("ale-py", "EnvPool"):
         assert "observation (4, 84, 84)" in found[backend]["found"]
     assert "observation (4, 10, 10)" in found["MinAtar"]["found"]
+    if not torch.cuda.is_available():
+        assert f"{torch.get_num_threads()} thread(s)" in found["devices"]["found"]
     assert found["Atari ROMs"]["found"] == f"{len(atari_tasks())} games"
 
 

@@ -35,7 +35,8 @@ OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
   medqn reproduce fig4a --seeds 5 --jobs 2
   medqn report log --out report
 
-Exit codes: 0 done, 1 something failed, 2 the command line is wrong, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 something failed, 2 the command line is wrong, 130 stopped by Ctrl-C,
+143 by SIGTERM.
 """
 
 

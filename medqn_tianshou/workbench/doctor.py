@@ -104,7 +104,7 @@ def check_devices() -> Check:
         torch.zeros(1, device="cuda")
         names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
         return Check("devices", "ok", f"{names}; CUDA {torch.version.cuda}")
-    threads = f"CPU only, {torch.get_num_threads()} threads"
+    threads = f"CPU only, torch with {torch.get_num_threads()} thread(s)"
     if shutil.which("nvidia-smi"):
         found = f"{threads}; torch cannot use the GPU"
         return Check("devices", "warning", found, "pip install --force-reinstall torch")

@@ -66,7 +66,7 @@ class FramePainter:
         task = self._agent.task.removesuffix("NoFrameskip-v4")
         draw.text((left, MARGIN), f"{task}  ·  {self._agent.algo}", TEXT, self._normal)
         draw.text((left, MARGIN + 24), f"{moment.score:g}", TEXT, self._big)
-        step = f"score at step {moment.step}"
+        step = f"score after step {moment.step + 1}"  # that of the action shown included
         draw.text((right, MARGIN + 38), step, DIM, self._small, anchor="ra")
         self._draw_q_values(draw, left, MARGIN + 76, right, bottom - 90, moment)
         self._draw_history(draw, left, bottom - 62, right, bottom)

@@ -1,0 +1,75 @@
+#!/usr/bin/env python
+"""Write docs/flags.md from the command lines of the three training scripts.
+
+Run it as ``python docs/flags.py``.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+from medqn_tianshou.experiments import atari, lowdim, minatar
+
+PAGE = Path(__file__).with_name("flags.md")
+FAMILIES = {"atari": atari, "minatar": minatar, "lowdim": lowdim}
+HEAD = """\
+# Flags of the training scripts
+
+All flags of `medqn train atari`, `medqn train minatar` and `medqn train lowdim`, with their
+defaults, from their `--help` (`python docs/flags.py`). A dash: the command has no such flag. In
+brackets is where a default comes from: the paper, the authors' released code, Tianshou's example,
+or us.
+"""
+DEFAULT = re.compile(r" \(default(?: here)?: ((?:[^()]|\([^()]*\))*)\)")
+
+
+def page() -> str:
+    """Write the whole page."""
+    groups: dict[str, dict[str, dict[str, argparse.Action]]] = {}
+    for family, module in FAMILIES.items():
+        for group in module.make_parser()._action_groups:
+            for action in group._group_actions:
+                if group.title not in (None, "options"):
+                    names = ", ".join(f"`{name}`" for name in action.option_strings)
+                    flags = groups.setdefault(str(group.title), {})
+                    flags.setdefault(names, {})[family] = action
+    lines = [HEAD]
+    for title, flags in groups.items():
+        lines += [
+            f"## {title[0].upper()}{title[1:]}\n",
+            f"| flag | meaning | {' | '.join(FAMILIES)} |",
+            f"|---|---|{'---|' * len(FAMILIES)}",
+        ]
+        for names, actions in flags.items():
+            cells = [_default(family, actions.get(family)) for family in FAMILIES]
+            lines.append(f"| {names} | {_meaning(actions)} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _help(action: argparse.Action) -> str:
+    return (action.help or "").replace("%%", "%")
+
+
+def _meaning(actions: dict[str, argparse.Action]) -> str:
+    """What a flag means, for each command where they differ."""
+    texts = {family: DEFAULT.sub("", _help(action)) for family, action in actions.items()}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"{family}: {text}" for family, text in texts.items())
+
+
+def _default(family: str, action: argparse.Action | None) -> str:
+    if action is None:
+        return "-"
+    if family == "atari" and action.dest == "device":  # its help tells that of the machine
+        return "cuda if there is one, else cpu"
+    found = DEFAULT.search(_help(action))
+    if found is None:
+        return "off" if action.nargs == 0 else "none"
+    return re.sub(r"(by task and algorithm), see (\S+)", r"[\1](../\2)", found[1])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE.name}")
