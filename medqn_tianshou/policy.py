@@ -161,6 +161,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self._buffer: ReplayBuffer | None = None
         self._draws: list[_Draw] = []
 
+    @staticmethod
+    def _compile() -> None:
+        """Tianshou compiles n-step returns and GAE here; it takes seconds, and none is called."""
+
     @property
     def consolidation_coef(self) -> float:
         """The coefficient now in force."""

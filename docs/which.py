@@ -1,0 +1,97 @@
+#!/usr/bin/env python
+"""Write the README's table "Which method for my memory" from the committed measurements.
+
+Run it as ``python docs/which.py``.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs/results"
+BLOCK = re.compile(r"(<!-- which: .*? -->\n).*?(<!-- /which -->)", re.DOTALL)
+
+Process = dict[str, Any]
+
+
+def table() -> str:
+    """Make the table and the line below it."""
+    memory = json.loads((RESULTS / "memory/memory.json").read_text())
+    speed = json.loads((RESULTS / "speed/speed.json").read_text())
+    processes = {
+        (row["family"], row["algo"], row["replay"], row["transitions"]): row
+        for row in memory["parts"]["rss"]["measured"]["trainings"]
+    }
+    figures = {
+        name: value
+        for part in speed["parts"].values()
+        for name, value in part["measured"]["figures"].items()
+    }
+    stock = figures["atari_1env_stock_dqn_steps_per_s"]
+    slow, fast = (
+        figures[f"atari_1env_medqn_r_{interval}_steps_per_s"] / stock for interval in ("c20", "c40")
+    )
+    dqn = figures["atari_1env_dqn_steps_per_s"] / stock
+    rows = [
+        ("", "Atari: replay, process", "MinAtar: replay, process", "speed, Atari", "take it"),
+        (
+            "DQN, Tianshou's own classes",
+            _cell(processes["atari", "dqn", "raw", 1_000_000]),
+            _cell(processes["minatar", "dqn", "raw", 100_000]),
+            "1 x",
+            "as the yardstick",
+        ),
+        (
+            "[DQN](docs/dqn.md), compact",
+            _cell(processes["atari", "dqn", "compact", 1_000_000]),
+            _cell(processes["minatar", "dqn", "compact", 100_000]),
+            f"{dqn:.1f} x",
+            "for DQN itself",
+        ),
+        (
+            "[MeDQN(R)](docs/medqn_r.md), compact",
+            _cell(processes["atari", "medqn", "compact", 100_000]),
+            _cell(processes["minatar", "medqn-r", "compact", 10_000]),
+            f"{slow:.1f} to {fast:.1f} x",
+            "for frames: a tenth of the buffer, half the updates or fewer",
+        ),
+        (
+            "[MeDQN(U)](docs/medqn_u.md)",
+            "not for frames",
+            _cell(processes["minatar", "medqn-u", "raw", 32]),
+            "",
+            "for vectors and small grids: 32 transitions",
+        ),
+    ]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    note = (
+        "Measured with full buffers ([memory](docs/results/memory/README.md), "
+        "[speed](docs/results/speed/README.md)); the process is all of its resident memory, "
+        "most of it libraries. The process of the first row runs our DQN on Tianshou's buffer."
+    )
+    return "\n".join([*lines, "", note, ""])
+
+
+def _cell(row: Process) -> str:
+    return f"{_size(row['buffer'])}, {_size(row['rss'])}"
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count / 1e3:.0f} kB"
+
+
+def main() -> None:
+    """Replace the table in the README."""
+    readme = ROOT / "README.md"
+    text = BLOCK.sub(lambda found: f"{found[1]}{table()}{found[2]}", readme.read_text())
+    readme.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
