@@ -69,7 +69,11 @@ def draw_bytes(axis: plt.Axes) -> None:
     games = parts["bytes"]["measured"]["bytes_per_transition"]
     mean = np.mean([game["random"] for game in games.values()])
     rows = [
-        ("Stable-Baselines3, optimized (computed)", raw["Stable-Baselines3, `optimize_memory_usage`"], COLOURS["DQN"]),
+        (
+            "Stable-Baselines3, optimized (computed)",
+            raw["Stable-Baselines3, `optimize_memory_usage`"],
+            COLOURS["DQN"],
+        ),
         ("Tianshou", raw["Tianshou, as its Atari example uses it"], COLOURS["DQN"]),
         ("compact, mean of 5 games", mean, COLOURS["MeDQN(U)"]),
         ("compact, Qbert", games["Qbert"]["random"], COLOURS["MeDQN(U)"]),

@@ -1,4 +1,4 @@
-"""A run of a sweep as a process: ``medqn train`` that ends, with a checkpoint, when its parent does.
+"""The process of a run: ``medqn train`` that stops, with a checkpoint, when its parent ends.
 
 The parent keeps a pipe to this process's standard input open. However the parent ends, the pipe is
 closed then, and the run stops as after SIGTERM.

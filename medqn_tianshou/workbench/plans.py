@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from tianshou.data import VectorReplayBuffer
+from tianshou.data import ReplayBuffer
 
 from medqn_tianshou.cli import Parser
 from medqn_tianshou.experiments import atari, lowdim, minatar
@@ -25,8 +25,8 @@ from medqn_tianshou.resuming import find_runs, is_finished, run_identity
 from medqn_tianshou.settings import Settings, setting_values
 
 FAMILIES: dict[str, ModuleType] = {"atari": atari, "minatar": minatar, "lowdim": lowdim}
-PROCESS_NBYTES = {"atari": 1000 * MB, "minatar": 700 * MB, "lowdim": 700 * MB}
-"""What the process of a run takes beside its replay buffer; runs in docs/results peak below."""
+PROCESS_NBYTES = {"atari": 1000 * MB, "minatar": 800 * MB, "lowdim": 800 * MB}
+"""What the process of a run takes beside its replay buffer: measured peaks, and a tenth more."""
 COMPACT_FRAME_NBYTES = 500
 """Of a frame in a compact buffer; the largest in docs/results/memory is 422."""
 COMPACT_ROW_NBYTES = 20
@@ -149,13 +149,14 @@ def predict_buffer(family: str, task: str, settings: Settings) -> int:
     value = setting_values(settings)
     space = _observation_space(family, task, getattr(value, "frames_stack", 0))
     if value.replay == "raw":
-        env_num = value.training_num if family == "atari" else 1
         options = atari.buffer_options(settings) if family == "atari" else {}
-        return predict_replay_nbytes(
-            lambda size: VectorReplayBuffer(size, env_num, **options),
-            example_transitions(space, env_num),
+        # A VectorReplayBuffer takes seconds to compile; it has the same, and the indices again.
+        nbytes = predict_replay_nbytes(
+            lambda size: ReplayBuffer(size, **options),
+            example_transitions(space, 1),
             value.buffer_size,
         )
+        return nbytes + int(value.buffer_size) * np.dtype(np.intp).itemsize
     cells = int(np.prod(space.shape or ()))
     row = {"uint8": COMPACT_FRAME_NBYTES, "bool": -(-cells // 8)}.get(
         str(space.dtype), cells * np.dtype(space.dtype).itemsize
@@ -174,5 +175,5 @@ def _observation_space(family: str, task: str, frames_stack: int) -> gym.Space[A
     except ImportError as error:
         raise PlanError(f"argument --game: {error}") from None
     space: gym.Space[Any] = env.observation_space
-    env.close()
+    env.close()  # type: ignore[no-untyped-call]
     return space

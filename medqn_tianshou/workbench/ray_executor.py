@@ -65,11 +65,11 @@ class RayExecutor:
         needs = {"CPU": plan.cpus, "GPU": plan.gpus, "memory": plan.memory_nbytes}
         if any(all(node.get(k, 0) >= n for k, n in needs.items()) for node in nodes):
             return ""
-        largest = max(nodes, key=lambda node: float(node.get("memory", 0)), default={})
+        largest = max(nodes, key=lambda node: float(node["memory"]))
         return (
             f"needs {plan.cpus} CPUs, {plan.gpus} GPUs and {format_bytes(plan.memory_nbytes)}; the "
             f"largest node has {largest.get('CPU', 0):g}, {largest.get('GPU', 0):g} and "
-            f"{format_bytes(int(largest.get('memory', 0)))}"
+            f"{format_bytes(int(largest['memory']))}"
         )
 
     def has_room(self, plan: RunPlan) -> bool:

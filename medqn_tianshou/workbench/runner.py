@@ -198,10 +198,8 @@ class Runner:
         except KeyboardInterrupt:
             executor.stop()
             for run in self.runs.values():
-                if run.state in ("waiting", "running"):
-                    self._stop(run)
-                    if run.state == "finished":
-                        on_finished(run)
+                if run.state in ("waiting", "running") and self._has_stopped_at_its_end(run):
+                    on_finished(run)
             raise
         finally:
             executor.close()
@@ -222,14 +220,15 @@ class Runner:
         run.state = "failed"
         run.reason = ended.problem or _reason(ended.exit_code or 0, run.output)
 
-    def _stop(self, run: RunStatus) -> None:
+    def _has_stopped_at_its_end(self, run: RunStatus) -> bool:
         """See what became of a run that was told to stop, and may have been at its end."""
         run.folder = run.plan.finished_folder()
         if run.folder is not None:
             run.state = "finished"
-            return
+            return True
         run.folder = run.plan.folder()
         run.state = "stopped" if run.folder else "waiting"
+        return False
 
     def _tell(self) -> None:
         self._write_status()

@@ -178,9 +178,7 @@ def _settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
         if key in OF_THE_SWEEP:
             _bad(f"{where}.{written}", value, f"is the sweep's own; {OF_THE_SWEEP[key]}")
         if key not in flags:
-            _unknown(
-                f"{where}.{written}", value, flags, f"a flag of medqn train {family}", key=key
-            )
+            _unknown(f"{where}.{written}", value, flags, f"a flag of medqn train {family}", key=key)
         values = value if isinstance(value, list) else [value]
         if not values:
             _bad(f"{where}.{written}", value, "is an axis without values; give some or leave it")

@@ -35,14 +35,13 @@ class SweepTable:
         :param runs: all runs of the sweep.
         """
         news = [run for run in runs if self._told.get(run.plan.name) != _state(run)]
-        is_first = not self._told
         self._told.update({run.plan.name: _state(run) for run in news})
         if self._on_terminal:
             if news or time.monotonic() - self._last_time >= REDRAW_SECONDS:
                 self._draw(runs)
         else:
             for run in news:
-                if not is_first or run.state != "waiting":
+                if run.state != "waiting" or run.reason:
                     print(_line(run, _counts(runs)), file=self._stream, flush=True)
 
     def _draw(self, runs: Sequence[RunStatus]) -> None:
