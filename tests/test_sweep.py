@@ -26,16 +26,17 @@ from medqn_tianshou.workbench.sweep_table import SweepTable
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra sweep")
 SHORT = """
 family = "lowdim"
-tasks = ["Catcher"]
+tasks = ["MountainCar-v0"]
 algorithms = ["dqn"]
 seeds = {seeds}
 
 [settings]
 steps = {steps}
 warmup-steps = 100
+step-per-collect = 8
 max-episode-steps = 50
 return-window = 3
-checkpoint-every = 100
+checkpoint-every = 200
 """
 # Compiling Tianshou's loops takes longer than all else that these runs do.
 ENVIRONMENT = {
@@ -81,27 +82,31 @@ def folders(out):
     return sorted(path.parent for path in out.glob("runs/**/config.json"))
 
 
+def name_of(out, folder):
+    (name,) = [name for name, run in status(out).items() if out / str(run["folder"]) == folder]
+    return name
+
+
 def is_finished(folder):
     path = folder / "summary.json"
     return path.exists() and json.loads(path.read_text())["status"] == "finished"
 
 
-def wait_for_checkpoints(process, out, count):
-    """Wait until so many runs are on their way and have a checkpoint; return their folders."""
+def catch(process, out, but=()):
+    """Halt a run that has a checkpoint and is not at its end; return its folder and process."""
     while True:
         assert process.poll() is None, finish(process)
-        found = [
-            folder
-            for folder in folders(out)
-            if any(folder.glob("checkpoints/*.checkpoint")) and not is_finished(folder)
-        ]
-        if len(found) >= count:
-            return found[:count]
+        for folder in set(folders(out)) - set(but):
+            if any(folder.glob("checkpoints/*.checkpoint")) and not is_finished(folder):
+                try:
+                    run = psutil.Process(int((folder / "run.lock").read_text()))
+                    run.suspend()
+                except (ValueError, psutil.NoSuchProcess):
+                    continue
+                if not is_finished(folder):
+                    return folder, run
+                run.resume()
         time.sleep(0.02)
-
-
-def process_of(folder):
-    return psutil.Process(int((folder / "run.lock").read_text()))
 
 
 def assert_every_step_once(folder, steps):
@@ -126,9 +131,11 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
     out, steps = tmp_path / "out", 900
     text = SHORT.replace('["dqn"]', '["dqn", "medqn-u"]').format(steps=steps, seeds=4)
     process = start(write(tmp_path / "eight.toml", text), out)
-    run, other = wait_for_checkpoints(process, out, 2)
-    process_of(run).kill()  # as when memory runs out
-    process_of(other).parent().kill()  # Ray's worker; the run itself ends by itself then
+    killed, run = catch(process, out)
+    run.kill()  # as when memory runs out
+    orphaned, run = catch(process, out, but=[killed])
+    run.parent().kill()  # Ray's worker: the run then ends by itself, with a checkpoint
+    run.resume()
     code, said = finish(process)
     assert code == 0, said
     assert "8 of 8 runs finished" in said
@@ -141,41 +148,40 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
     assert {out / entry["folder"] for entry in runs} == set(folders(out))
     assert {entry["state"] for entry in runs} == {"finished"}
     tried_again = {out / entry["folder"]: entry for entry in runs if entry["attempts"] > 1}
-    assert tried_again.keys() == {run, other}
+    assert tried_again.keys() == {killed, orphaned}
     for entry in tried_again.values():
         assert entry["attempts"] == 2
         assert 0 < resumed_at(out, entry) < steps
-    for killed in (run, other):
-        assert f"{tried_again[killed]['command']}".startswith("medqn train lowdim --task Catcher")
+    assert f"failed   {name_of(out, killed)}" not in said  # what is tried again has not failed
+    assert f"waiting  {name_of(out, killed)}: killed by SIGKILL" in said
+    assert f"waiting  {name_of(out, orphaned)}: lost by Ray" in said
 
 
-@pytest.mark.parametrize("flags", [("--no-ray", "--jobs", "2"), pytest.param((), marks=needs_ray)])
+@pytest.mark.parametrize("flags", [("--no-ray",), pytest.param((), marks=needs_ray)])
 def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(tmp_path, flags):
-    out, steps = tmp_path / "out", 2500
+    out, steps = tmp_path / "out", 2900
     file = short_sweep(tmp_path, steps, 2)
-    process = start(file, out, *flags)
-    begun = wait_for_checkpoints(process, out, 2)
-    children = [process_of(folder) for folder in begun]
+    process = start(file, out, "--jobs", "1", *flags)
+    folder, run = catch(process, out)
+    run.resume()
     process.send_signal(signal.SIGINT)
     code, said = finish(process)
     assert code == 130
     assert "the same command goes on from the checkpoints" in said
-    assert not any(child.is_running() for child in children)
-    assert [run["state"] for run in status(out).values()] == ["stopped", "stopped"]
-    for folder in begun:
-        summary = json.loads((folder / "summary.json").read_text())
-        assert summary["status"] == "interrupted"
-        assert (folder / f"checkpoints/{summary['env_steps']:010}.checkpoint").exists() or any(
-            int(path.stem) == summary["env_steps"] for path in folder.glob("checkpoints/*")
-        )
+    assert not run.is_running()
+    assert [entry["state"] for entry in status(out).values()] == ["stopped", "waiting"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "interrupted"
+    assert summary["env_steps"] in {int(path.stem) for path in folder.glob("checkpoints/*")}
     if flags:
         code, said = finish(start(file, out, *flags))
         assert code == 0, said
-        assert folders(out) == sorted(begun)
-        for entry in status(out).values():
-            assert entry["attempts"] == 2
-            assert 0 < resumed_at(out, entry) < steps
-            assert_every_step_once(out / entry["folder"], steps)
+        first, second = status(out).values()
+        assert [out / first["folder"], out / second["folder"]] == folders(out)
+        assert (first["attempts"], second["attempts"]) == (2, 1)
+        assert resumed_at(out, first) == summary["env_steps"]
+        for folder in folders(out):
+            assert_every_step_once(folder, steps)
 
 
 def test_a_failed_run_fails_the_sweep_and_finished_ones_are_skipped(tmp_path, capsys):
@@ -188,7 +194,7 @@ def test_a_failed_run_fails_the_sweep_and_finished_ones_are_skipped(tmp_path, ca
     good, bad = status(out).values()
     assert (good["state"], good["attempts"], good["reason"]) == ("finished", 1, "")
     assert (bad["state"], bad["attempts"]) == ("failed", 2)
-    assert "not finite" in bad["reason"]
+    assert "the loss is nan at gradient step" in bad["reason"]
     assert f"lr=1e+30_seed0 failed after 2 attempts: {bad['reason']}" in said
     assert bad["reason"] in (out / bad["output"]).read_text()
     assert (out / "sweep.toml").read_text() == file.read_text()
@@ -199,7 +205,7 @@ def test_a_failed_run_fails_the_sweep_and_finished_ones_are_skipped(tmp_path, ca
 
     write(file, file.read_text().replace(", 1e30", ""))  # without the bad one, all is done
     assert command.main(["sweep", str(file), "--out", str(out)]) == 0
-    assert "finished Catcher_dqn_lr=0.001_seed0: return" in capsys.readouterr().out
+    assert "finished MountainCar-v0_dqn_lr=0.001_seed0: return" in capsys.readouterr().out
     assert (out / good["folder"] / "summary.json").stat().st_mtime_ns == finished
 
     write(file, file.read_text().replace("steps = 300", "steps = 301", 1))
@@ -262,6 +268,16 @@ def test_a_file_expands_to_the_product_of_its_axes(tmp_path):
     assert one.parent == tmp_path / "out/runs/small-buffer_lr=0.01/Catcher/dqn/3"
 
 
+def test_the_file_in_the_docs_is_right_and_as_large_as_told(tmp_path):
+    page = (ROOT / "docs/sweeps.md").read_text()
+    study, variants = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    told = int(re.search(r"= (\d+) runs", page)[1])
+    assert len(read_sweep(write(tmp_path / "study.toml", study)).plans(tmp_path)) == told
+    # MeDQN(U), 2 x 2 x 1 settings, once with each variant; lambda-end of the first is the variant's.
+    both = read_sweep(write(tmp_path / "both.toml", study + variants)).plans(tmp_path)
+    assert len(both) == 2 * 5 * (2 + 4 + 2)
+
+
 def test_a_dry_run_tells_the_runs_and_what_they_take_and_writes_nothing(tmp_path, capsys):
     file = write(tmp_path / "study.toml", FULL)
     out = tmp_path / "out"
@@ -321,8 +337,8 @@ BAD = [
     ("steps = 300", "steps = []", "settings.steps = []", "axis without values"),
     ("steps = 300", "steps = [300, 300]", "settings.steps", "300 twice"),
     ("steps = 300", "steps = 1979-05-27", "settings.steps", "must be a number, a text"),
-    ("steps = 300", "double = 3", "run Catcher dqn seed0", "3"),
-    ('"Catcher"', '"Catchr"', "'Catchr'", "did you mean Catcher?"),
+    ("steps = 300", "double = 3", "run MountainCar-v0 dqn seed0", "3"),
+    ('"MountainCar-v0"', '"Catchr"', "'Catchr'", "did you mean Catcher?"),
     ('["dqn"]', '["dqm"]', "algorithms = 'dqm'", "did you mean dqn?"),
     ('["dqn"]', "[]", "algorithms = []", "a list of names"),
     ("seeds = 1", "seeds = 0", "seeds = 0", "how many, as 5"),
@@ -441,7 +457,7 @@ def test_the_table_on_a_terminal_is_redrawn_in_place(tmp_path):
     table.show([first, second])
     assert terminal.lines[0] == "1 running, 1 failed"
     assert terminal.lines[2].split() == [
-        "Catcher_dqn_seed0", "running", "90", "of", "300", "-2.5", "1",
+        "MountainCar-v0_dqn_seed0", "running", "90", "of", "300", "-2.5", "1",
     ]  # fmt: skip
     assert terminal.lines[3].endswith("killed by SIGKILL")
     assert len(terminal.lines) == 4
