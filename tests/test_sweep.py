@@ -273,7 +273,7 @@ def test_the_file_in_the_docs_is_right_and_as_large_as_told(tmp_path):
     study, variants = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     told = int(re.search(r"= (\d+) runs", page)[1])
     assert len(read_sweep(write(tmp_path / "study.toml", study)).plans(tmp_path)) == told
-    # MeDQN(U), 2 x 2 x 1 settings, once with each variant; lambda-end of the first is the variant's.
+    # MeDQN(U) with its first variant's own lambda-end, and with the axis; DQN with the second.
     both = read_sweep(write(tmp_path / "both.toml", study + variants)).plans(tmp_path)
     assert len(both) == 2 * 5 * (2 + 4 + 2)
 

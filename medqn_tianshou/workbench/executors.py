@@ -47,6 +47,8 @@ def make_executor(
     try:
         executor = RayExecutor(address=args.address, jobs=args.jobs)
     except RayError as error:
+        if args.address is None:
+            parser.error(f"Ray cannot be started here ({error}); add --no-ray")
         parser.bad("--address", args.address, f"cannot be used ({error}); see `ray status`")
     for plan in plans:
         misfit = executor.misfit(plan)
