@@ -276,4 +276,4 @@ def _text(value: Any) -> str:
 
 
 def _file_name(text: str) -> str:
-    return "".join(c if c.isalnum() or c in "._=-" else "-" for c in text)
+    return "".join(c if c.isalnum() or c in "._=+-" else "-" for c in text)
