@@ -126,7 +126,7 @@ def make_training(
     buffer, nbytes, promise = make_replay(
         parser,
         settings,
-        example=_example_transitions(policy.observation_space, len(train_envs)),
+        example=example_transitions(policy.observation_space, len(train_envs)),
         limit=limit,
         **(buffer_options or {}),
     )
@@ -328,7 +328,7 @@ def make_env_clock_training(
         train_envs=TimeoutIsTerminal(envs) if value.timeout_is_terminal else envs,
         test_envs=test_envs,
         seeds=seeds,
-        run_names=(args.task, args.algo, str(args.seed)),
+        run_names=env_clock_run_names(args),
         total_env_steps=value.steps,
         warmup_env_steps=value.warmup_steps,
         warmup_counts=True,
@@ -340,6 +340,11 @@ def make_env_clock_training(
         return_window=value.return_window,
         on_collect=None if watch_policy is None else partial(watch_policy, policy),
     )
+
+
+def env_clock_run_names(args: argparse.Namespace) -> tuple[str, ...]:
+    """Name the folders that lead to the run of a training in one environment."""
+    return args.task, args.algo, str(args.seed)
 
 
 class TimeoutIsTerminal(VectorEnvWrapper):
@@ -368,8 +373,12 @@ def make_optimizer(model: torch.nn.Module, name: str, lr: float) -> torch.optim.
     raise ValueError(f"optimizer={name!r} must be adam, rmsprop or rmsprop-centered")
 
 
-def _example_transitions(observation_space: Any, count: int) -> Batch:
-    """Make one transition per environment in the form in which the collector stores them."""
+def example_transitions(observation_space: Any, count: int) -> Batch:
+    """Make one transition per environment in the form in which the collector stores them.
+
+    :param observation_space: the space of one observation.
+    :param count: how many environments.
+    """
     obs = np.zeros((count, *observation_space.shape), observation_space.dtype)
     return Batch(
         obs=obs,

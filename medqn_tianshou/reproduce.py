@@ -1,20 +1,18 @@
 """The paper's figures and tables, each one command: run what is missing, then draw and tabulate.
 
-Every run is a call of ``medqn train lowdim`` or ``medqn train minatar`` as a process of its own.
-A finished run leaves two files in ``raw/``: its episodes (CSV), and its settings with its summary
-(JSON). They are moved there whole, so what is there is finished and is not run again.
+Every run is a call of ``medqn train lowdim`` or ``medqn train minatar`` as a process of its own, by
+the runner of ``medqn sweep``. A finished run leaves two files in ``raw/``: its episodes (CSV), and
+its settings with its summary (JSON). They are moved there whole, so what is there is finished and
+is not run again. Run folders are in ``unfinished/`` until then, so that a stopped run goes on from
+its checkpoint.
 """
 
 import json
-import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +20,9 @@ from tqdm import tqdm
 
 from medqn_tianshou.cli import Parser, number
 from medqn_tianshou.curves import Curve, draw_curves, final_returns, read_curve, write_table
-
-_PROCESSES: list[subprocess.Popen[str]] = []
+from medqn_tianshou.workbench.executors import add_runner_arguments, make_executor
+from medqn_tianshou.workbench.plans import PlanError, RunPlan, plan_run
+from medqn_tianshou.workbench.runner import Executor, Runner, RunStatus
 
 
 @dataclass(frozen=True)
@@ -85,46 +84,47 @@ class Run:
         """Settings and summary of the finished run."""
         return self.csv.with_suffix(".json")
 
-    def command(self, logdir: Path) -> list[str]:
-        """The call of the experiment, as a user would type it."""
+    @property
+    def flags(self) -> list[str]:
+        """The command line of the experiment."""
         steps = [] if self.steps is None else ["--steps", str(self.steps)]
         flags = [*shlex.split(self.figure.task), *shlex.split(self.variant.flags), *steps]
         return [
-            "medqn", "train", self.figure.family,
-            "--algo", self.variant.algo, *flags,
-            "--seed", str(self.seed), "--device", "cpu", "--logdir", str(logdir), "--no-progress",
+            "--algo", self.variant.algo, *flags, "--seed", str(self.seed), "--device", "cpu",
         ]  # fmt: skip
 
-    def execute(self) -> None:
-        """Run the experiment in a process of its own, and keep its results once it has finished."""
-        with tempfile.TemporaryDirectory() as folder:
-            # Runs share the cores: more threads per run would only wait for each other.
-            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, "-m", "medqn_tianshou", *self.command(Path(folder))[1:]]
-            with subprocess.Popen(  # noqa: S603
-                command,
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            ) as process:
-                _PROCESSES.append(process)
-                _, errors = process.communicate()
-            if process.returncode != 0:
-                raise RuntimeError(
-                    f"{self.csv.stem} failed: {shlex.join(self.command(Path('log')))}\n"
-                    f"{errors.strip()}"
-                )
-            (config,) = Path(folder).glob("**/config.json")
-            record = json.loads(config.read_text())
-            record["command"] = shlex.join(self.command(Path("log")))
-            record["summary"] = json.loads((config.parent / "summary.json").read_text())
-            self.raw.mkdir(parents=True, exist_ok=True)
-            aside = self.json.with_suffix(".part")
-            aside.write_text(json.dumps(record, indent=1) + "\n")
-            aside.replace(self.json)
-            shutil.copy(config.parent / "episodes.csv", aside)
-            aside.replace(self.csv)  # last: a run with this file has finished
+    @property
+    def command(self) -> str:
+        """The call of the experiment, as a user would type it."""
+        words = ["medqn", "train", self.figure.family, *self.flags, "--logdir", "log"]
+        return shlex.join([*words, "--no-progress"])
+
+    def plan(self, folder: Path) -> RunPlan:
+        """Plan the run.
+
+        :param folder: for run folders.
+        """
+        name = self.csv.stem
+        try:
+            return plan_run(self.figure.family, self.flags, name=name, logdir=folder / name)
+        except PlanError as error:
+            raise RuntimeError(f"{name} failed: {self.command}\n{error}") from None
+
+    def keep(self, folder: Path) -> None:
+        """Keep the results of the finished run, and delete the rest.
+
+        :param folder: its folder.
+        """
+        record = json.loads((folder / "config.json").read_text())
+        record["command"] = self.command
+        record["summary"] = json.loads((folder / "summary.json").read_text())
+        self.raw.mkdir(parents=True, exist_ok=True)
+        aside = self.json.with_suffix(".part")
+        aside.write_text(json.dumps(record, indent=1) + "\n")
+        aside.replace(self.json)
+        shutil.copy(folder / "episodes.csv", aside)
+        aside.replace(self.csv)  # last: a run with this file has finished
+        shutil.rmtree(folder)
 
 
 def reproduce(
@@ -133,8 +133,9 @@ def reproduce(
     *,
     seeds: int,
     steps: int | None,
-    jobs: int,
+    retries: int,
     out: Path,
+    start_executor: Callable[[Sequence[RunPlan]], Executor],
     only: Sequence[str] = (),
 ) -> None:
     """Run what is missing of a figure, then write its table and picture.
@@ -143,8 +144,9 @@ def reproduce(
     :param figure: the figure.
     :param seeds: how many seeds, from 0 on.
     :param steps: environment steps per run; None is the paper's.
-    :param jobs: runs at a time.
+    :param retries: how often to try a failed run again.
     :param out: the folder of the results.
+    :param start_executor: starts what runs the missing runs.
     :param only: the file names of the lines to run; none is all.
     """
     runs = [
@@ -154,21 +156,32 @@ def reproduce(
         for variant in figure.variants
         if not only or variant.slug in only
     ]
-    missing = [run for run in runs if not run.csv.exists()]
+    missing = {run.csv.stem: run for run in runs if not run.csv.exists()}
+    unfinished = out / "unfinished"
+    plans = [run.plan(unfinished) for run in missing.values()]
     bar = tqdm(total=len(runs), initial=len(runs) - len(missing), desc=name, unit=" runs")
-    with ThreadPoolExecutor(jobs) as pool:
-        futures = {pool.submit(run.execute): run for run in missing}
-        try:
-            for future in as_completed(futures):
-                future.result()
-                bar.update()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in _PROCESSES:
-                process.terminate()  # without effect on those that have ended
-            raise
-        finally:
-            bar.close()
+
+    def keep(run: RunStatus) -> None:
+        if run.folder is not None:
+            missing[run.plan.name].keep(run.folder)
+            bar.update()
+
+    with bar:
+        runner = Runner(plans, folder=unfinished, retries=retries)
+        for status in runner.runs.values():
+            if status.state == "finished":  # the command was killed before it could keep it
+                keep(status)
+        if not runner.is_finished:
+            runner.run(start_executor(plans), keep)
+    failed = [status for status in runner.runs.values() if status.state == "failed"]
+    if failed:
+        raise RuntimeError(
+            "\n".join(
+                f"{status.plan.name} failed: {missing[status.plan.name].command}\n{status.reason}"
+                for status in failed
+            )
+        )
+    shutil.rmtree(unfinished, ignore_errors=True)
     write_results(name, figure, runs, out)
 
 
@@ -221,11 +234,16 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     parser.add_argument("figure", help="one of the names above")
     count = number(int, at_least=1)
     parser.add_argument("--seeds", type=count, help="runs per line (default: the paper's)")
-    parser.add_argument("--steps", type=count, help="env steps per run (default: the paper's)")
+    parser.add_argument(
+        "--steps",
+        "--budget",
+        type=count,
+        help="env steps per run, to try a figure cheaply (default: the paper's)",
+    )
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
     )
-    parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default: 1)")
+    add_runner_arguments(parser, jobs="1; on a cluster, as many as fit")
     parser.add_argument(
         "--out", type=Path, help="folder of the results (default: docs/results/FIGURE)"
     )
@@ -261,15 +279,16 @@ def main(
             figure,
             seeds=args.seeds or figure.seeds,
             steps=args.steps,
-            jobs=args.jobs,
+            retries=args.retries,
             out=out,
+            start_executor=lambda plans: make_executor(parser, args, plans, use_ray=False),
             only=args.only,
         )
     except RuntimeError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; the same command continues with the runs that are missing")
+        print("stopped; the same command goes on from the checkpoints")
         return 130
     print((out / "README.md").read_text())
     return 0

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +118,22 @@ def find_unfinished(parent: Path, identity: dict[str, Any]) -> Path | None:
     :param parent: where the runs of this task, algorithm and seed are.
     :param identity: what to look for.
     """
+    runs = find_runs(parent, identity)
+    return next((folder for folder in runs if not is_finished(folder)), None)
+
+
+def find_runs(parent: Path, identity: dict[str, Any]) -> Iterator[Path]:
+    """Find the runs with an identity, newest first.
+
+    :param parent: where the runs of this task, algorithm and seed are.
+    :param identity: what to look for.
+    """
     for config_path in sorted(parent.glob("*/config.json"), reverse=True):
-        folder = config_path.parent
         try:
-            if config_identity(json.loads(config_path.read_text())) != identity:
-                continue
+            if config_identity(json.loads(config_path.read_text())) == identity:
+                yield config_path.parent
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
-        if not is_finished(folder):
-            return folder
-    return None
 
 
 def is_finished(folder: Path) -> bool:

@@ -29,7 +29,7 @@ sys.exit(main({"short": figure}, sys.argv[1:]))
 
 
 def command(out, *flags):
-    return [sys.executable, "-c", SHORT, "short", "--out", str(out), "--steps", "400", *flags]
+    return [sys.executable, "-c", SHORT, "short", "--out", str(out), "--budget", "400", *flags]
 
 
 def test_every_figure_and_table_outside_atari_has_its_command():
@@ -64,6 +64,7 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert first.stat().st_mtime_ns == finished
+    assert not (out / "unfinished").exists()
     assert second.read_text() != first.read_text()
 
     finals = []

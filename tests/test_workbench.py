@@ -201,6 +201,7 @@ def test_the_doctor_names_what_is_wrong_and_what_mends_it(tmp_path, capsys, monk
         ("medqn train lowdim --lambda", ["--lambda-start", "--lambda-end"]),
         ("medqn reproduce fig4", ["fig4a", "fig4b", "fig4c", "fig4d"]),
         ("medqn evaluate --ep", ["--eps", "--episodes"]),
+        ("medqn sweep --r", ["--retries"]),
         ("medqn completion z", ["zsh"]),
     ],
 )

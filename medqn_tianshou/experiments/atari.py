@@ -222,7 +222,6 @@ def prepare(parser: Parser, args: argparse.Namespace, settings: Settings) -> Tra
     )
     if args.resume_path is not None:
         load_parameters(parser, policy, args.resume_path)
-    algorithm = args.algo if args.algo == "dqn" else f"{args.algo}-{value.sampling}"
     return make_training(
         parser,
         args,
@@ -230,13 +229,9 @@ def prepare(parser: Parser, args: argparse.Namespace, settings: Settings) -> Tra
         policy=policy,
         train_envs=make_envs(args, settings, seed=seeds.train_envs, training=True),
         test_envs=test_envs,
-        buffer_options={
-            "stack_num": value.frames_stack,
-            "ignore_obs_next": True,
-            "save_only_last_obs": True,
-        },
+        buffer_options=buffer_options(settings),
         seeds=seeds,
-        run_names=(args.task, algorithm, str(args.seed)),
+        run_names=run_names(args, settings),
         total_env_steps=value.epoch * value.step_per_epoch,
         epsilon_test=value.eps_test,
         warmup_env_steps=value.warmup_steps,
@@ -244,6 +239,21 @@ def prepare(parser: Parser, args: argparse.Namespace, settings: Settings) -> Tra
         update_per_step=value.update_per_step,
         episodes_per_test=value.test_num,
     )
+
+
+def run_names(args: argparse.Namespace, settings: Settings) -> tuple[str, ...]:
+    """Name the folders that lead to a run's."""
+    algorithm = args.algo if args.algo == "dqn" else f"{args.algo}-{settings['sampling'].value}"
+    return args.task, algorithm, str(args.seed)
+
+
+def buffer_options(settings: Settings) -> dict[str, Any]:
+    """Tell the replay buffer to store each frame once."""
+    return {
+        "stack_num": settings["frames_stack"].value,
+        "ignore_obs_next": True,
+        "save_only_last_obs": True,
+    }
 
 
 def make_envs(args: argparse.Namespace, settings: Settings, *, seed: int, training: bool) -> Any:

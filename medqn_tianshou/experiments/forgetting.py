@@ -101,7 +101,9 @@ def make_parser(prog: str | None = None) -> Parser:
     parser = Parser(prog=prog, description=__doc__)
     count = number(int, at_least=1)
     parser.add_argument("--seeds", type=count, default=1, help="runs per algorithm (default: 1)")
-    parser.add_argument("--steps", type=count, help="env steps per run (default: the paper's)")
+    parser.add_argument(
+        "--steps", "--budget", type=count, help="env steps per run (default: the paper's)"
+    )
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default: 1)")
     parser.add_argument(
         "--out", type=Path, default=Path("docs/results/fig2"), help="where to write"

@@ -261,6 +261,7 @@ def make_parser(prog: str | None = None) -> Parser:
     )
     parser.add_argument(
         "--updates",
+        "--budget",
         type=number(int, at_least=1),
         default=UPDATES_PER_STAGE,
         help="mini-batch updates in each of the two stages (default: %(default)s)",

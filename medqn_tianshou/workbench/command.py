@@ -16,7 +16,7 @@ from medqn_tianshou.experiments import (
     sine,
 )
 from medqn_tianshou.version import __version__
-from medqn_tianshou.workbench import completion, doctor, evaluate, play
+from medqn_tianshou.workbench import completion, doctor, evaluate, play, sweep
 from medqn_tianshou.workbench.report import command as report
 
 FIGURES = {**lowdim_figures.FIGURES, **minatar_figures.FIGURES}
@@ -30,6 +30,7 @@ OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
   medqn doctor
   medqn train atari --task QbertNoFrameskip-v4 --buffer-size 100000
   medqn train lowdim --task MountainCar-v0 --algo medqn-u
+  medqn sweep study.toml --dry-run
   medqn evaluate log/MountainCar-v0/medqn-u/0/20260101-120000 --episodes 20
   medqn play log/MountainCar-v0/medqn-u/0/20260101-120000 --video car.gif
   medqn reproduce fig4a --seeds 5 --jobs 2
@@ -96,6 +97,11 @@ ROOT = Command(
                     make_parser=lowdim.make_parser,
                 ),
             },
+        ),
+        "sweep": Command(
+            summary="run tasks x algorithms x settings x seeds, as a file lists them",
+            run=sweep.main,
+            make_parser=sweep.make_parser,
         ),
         "evaluate": Command(
             summary="play episodes with a trained policy and tell their scores",
