@@ -95,7 +95,7 @@ def test_links_lead_somewhere_and_commands_parse(page):
 
 def test_the_pages_have_commands_of_every_kind():
     found = {" ".join(c.split()[:2]) for page in PAGES for c in commands(page.read_text())}
-    assert {"medqn doctor", "medqn train", "medqn evaluate", "medqn play"} <= found
+    assert {f"medqn {name}" for name in ("doctor", "train", "evaluate", "play", "sweep")} <= found
     assert PARSERS.keys() <= {command.removeprefix("python ") for command in found}
 
 
@@ -149,6 +149,11 @@ def test_every_flag_is_documented_and_every_documented_flag_exists():
     scripts = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("**/*.py")]
     known |= {flag for path in scripts for flag in FLAG.findall(path.read_text())}
     assert told - known - FOREIGN_FLAGS == set()
+
+
+def test_the_table_of_methods_is_that_of_the_measurements():
+    page = (ROOT / "README.md").read_text()
+    assert load_script("docs/which.py").table() in page, "run: python docs/which.py"
 
 
 def test_the_api_reference_has_every_public_name():
