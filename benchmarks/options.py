@@ -158,7 +158,7 @@ def show_options(result: Result) -> Section:
         notes=(
             f"A gradient step on {STATES} states and a pass of the target network over as many, "
             "without replay. The first line of each network is our default; the ratio is the time "
-            "against that: above 1 is slower. All through torch: for the small networks our scripts "
+            "against that: above 1 is slower. All through torch: for small networks our scripts "
             "take compiled code in place of it, which is part of the figures above."
         ),
     )
