@@ -121,9 +121,12 @@ class Life:
             self._status = status
         return os.waitstatus_to_exitcode(self._status)
 
-    def wait(self) -> int:
-        """Wait for its end and return its exit code."""
-        end = time.monotonic() + _TAIL_SECONDS
+    def wait(self, seconds: float = _TAIL_SECONDS) -> int:
+        """Wait for its end and return its exit code.
+
+        :param seconds: after which it is taken to hang.
+        """
+        end = time.monotonic() + seconds
         while (code := self.exit_code()) is None:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)

@@ -40,6 +40,9 @@ RUNS = {
 }
 
 
+_FEWEST_STEPS_PER_SECOND = 20.0
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How much to do."""
@@ -102,7 +105,8 @@ def measure_soak(sizes: Sizes) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output.txt"
         script = load_script("minatar")
-        if Life(script, [*flags.split(), "--logdir", folder], output).wait() != 0:
+        life = Life(script, [*flags.split(), "--logdir", folder], output)
+        if life.wait(seconds=steps / _FEWEST_STEPS_PER_SECOND) != 0:
             raise RuntimeError(output.read_text())
         lines = (run_folder(Path(folder)) / "progress.csv").read_text().splitlines()
     header, *rows = (line.split(",") for line in lines)
