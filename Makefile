@@ -11,7 +11,7 @@ train: $(VENV)/train-installed
 
 # One process per core, one thread each: the networks of the tests are tiny.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
 
 lint: $(VENV)/test-installed
 	$(BIN)/ruff check .
