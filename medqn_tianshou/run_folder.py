@@ -103,6 +103,13 @@ class RunFolder:
         file.flush()
         self._lock = file
 
+    def await_event_file(self) -> None:
+        """Wait until a new event file follows the others: TensorBoard sorts by seconds in names."""
+        names = [path.name for path in self.path.glob("events.out.tfevents.*")]
+        newest = max((int(name.split(".")[3]) for name in names), default=0)
+        while time.time() < newest + 1 < time.time() + 2:  # not for a clock that was set back
+            time.sleep(0.02)
+
     def unlock(self) -> None:
         """Let other processes in."""
         self._close_tables()

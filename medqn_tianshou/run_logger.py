@@ -99,6 +99,7 @@ class RunLogger(TensorboardLogger):
         memory_cap: int | None = None,
         wandb: WandbMirror | None = None,
     ) -> None:
+        run.await_event_file()
         super().__init__(
             MirroredWriter(str(run.path), self._mirror),
             train_interval=LOG_EVERY_ENV_STEPS,
