@@ -78,7 +78,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     :param consolidation_reduction: ``"mean"`` or ``"sum"`` over actions.
     :param max_grad_norm: clip the gradient to this norm; None does not clip.
     :param compiled: take the gradient steps of a small :class:`~medqn_tianshou.networks.QNetwork`
-        on the CPU through compiled code: several times as fast, and torch's numbers up to rounding.
+        on the CPU through compiled code: faster, and torch's numbers up to rounding.
         Where it does not apply, nothing changes.
     """
 
