@@ -10,7 +10,7 @@ from unittest.mock import patch
 from races import ATARI_ENTRIES, MINATAR_ENTRIES, Team
 from report import Part, Result, Section, Table
 
-from medqn_tianshou.targets import SingleFetch
+from medqn_tianshou.fast.targets import SingleFetch
 
 PIECES = {
     "env": "step and reset the environment",

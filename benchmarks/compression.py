@@ -17,9 +17,9 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from medqn_tianshou.cli import Parser, number
-from medqn_tianshou.compact.codecs import ChangeCodec
+from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.envs.atari import make_atari_envs
+from medqn_tianshou.replay.codecs import ChangeCodec
 
 GAMES = ("Qbert", "Phoenix", "BattleZone", "DoubleDunk", "NameThisGame")
 CELLS = 84 * 84

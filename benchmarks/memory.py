@@ -29,7 +29,7 @@ import timing
 import training
 from report import Part, Report, note
 
-from medqn_tianshou.cli import Parser
+from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import atari_tasks
 
 TITLE = "Replay memory: what it takes, and what it costs"

@@ -14,8 +14,8 @@ from report import Part, Result, Section, Table
 from torch.nn import functional as F  # noqa: N812
 
 from medqn_tianshou import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
-from medqn_tianshou.networks import QNetwork
-from medqn_tianshou.optimizers import FusedRMSprop
+from medqn_tianshou.algorithm.networks import QNetwork
+from medqn_tianshou.fast.optimizers import FusedRMSprop
 
 STATES = 64
 """A mini-batch of transitions and as many states to consolidate on."""

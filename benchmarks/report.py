@@ -9,8 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from medqn_tianshou.memory import format_bytes
-from medqn_tianshou.run_folder import describe_run
+from medqn_tianshou.training.memory import format_bytes
+from medqn_tianshou.training.run_folder import describe_run
 
 Result = dict[str, Any]
 """What a part measured, as JSON has it."""

@@ -10,9 +10,9 @@ import gymnasium as gym
 from tianshou.env import BaseVectorEnv, DummyVectorEnv
 from torch import nn
 
-from medqn_tianshou.cli import Parser
-from medqn_tianshou.job import uses_whole_buffer
-from medqn_tianshou.settings import Settings, setting_values
+from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.experiments.settings import Settings, setting_values
+from medqn_tianshou.training.build import uses_whole_buffer
 
 PIXEL_SCALE = 1 / 255
 _SPACES: dict[tuple[str, str], tuple[Any, Any]] = {}

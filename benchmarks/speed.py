@@ -31,7 +31,7 @@ import torch
 from ratios import summarize
 from report import Part, Report, note
 
-from medqn_tianshou.cli import Parser
+from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import atari_tasks
 
 TITLE = "Training speed"

@@ -16,7 +16,7 @@ from tianshou.env import DummyVectorEnv
 
 from medqn_tianshou import CompactVectorReplayBuffer
 from medqn_tianshou.envs.minatar import EPISODE_LIMITS, MinAtarEnv
-from medqn_tianshou.replay import replay_nbytes
+from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 
 PLAYS = {"random": 0.0, "sticky random": 0.5}
 """Kinds of play, and how likely an action is repeated in each."""

@@ -12,8 +12,8 @@ from report import Part, Result, Section, Table, Target, note
 from tianshou.data import Batch
 
 from medqn_tianshou import CompactVectorReplayBuffer
-from medqn_tianshou.replay import seed_replay_buffer
-from medqn_tianshou.targets import SingleFetch
+from medqn_tianshou.fast.targets import SingleFetch
+from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
 
 BATCH_SIZE = 32
 ADDS_PER_PASS = 64

@@ -23,10 +23,10 @@ from kills import Life, Tally, kill_again_and_again, load_script, run_folder
 from report import Part, Report, Result, Section, Table, Target, note
 from tianshou.data import Batch
 
-from medqn_tianshou.checkpoint import read_checkpoint, write_checkpoint
-from medqn_tianshou.cli import Parser
-from medqn_tianshou.compact import CompactVectorReplayBuffer
+from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import make_atari_envs
+from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.training.checkpoint import read_checkpoint, write_checkpoint
 
 OUT = Path("docs/results/torture")
 TITLE = "What a run survives"

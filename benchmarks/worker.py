@@ -34,7 +34,7 @@ def fill_replay(*, transitions: int, num_envs: int) -> dict[str, Any]:
     from play import ATARI_REPLAY, RandomPlay, make_game
 
     from medqn_tianshou import CompactVectorReplayBuffer
-    from medqn_tianshou.memory import MemoryMonitor
+    from medqn_tianshou.training.memory import MemoryMonitor
 
     play = RandomPlay(make_game("Qbert", num_envs))
     warm_up = CompactVectorReplayBuffer(1000, num_envs, **ATARI_REPLAY)
@@ -78,7 +78,7 @@ def train(
     from play import RandomPlay, Recording
     from tianshou.utils.torch_utils import policy_within_training_step
 
-    from medqn_tianshou.settings import setting_values
+    from medqn_tianshou.experiments.settings import setting_values
 
     parser = script.make_parser()
     folder = TemporaryDirectory()  # goes with this function

@@ -1,23 +1,23 @@
 """MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
 
-from medqn_tianshou.collector import LeanCollector
-from medqn_tianshou.compact import CompactVectorReplayBuffer, ReplayFileError
-from medqn_tianshou.envs.minatar import register_minatar_games
-from medqn_tianshou.envs.ple import register_ple_games
-from medqn_tianshou.loss import consolidation_loss
-from medqn_tianshou.memory import MemoryMonitor
-from medqn_tianshou.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
-from medqn_tianshou.optimizers import FusedRMSprop
-from medqn_tianshou.overlap import OverlappingCollector
-from medqn_tianshou.policy import MeDQNPolicy, MeDQNTrainingStats
-from medqn_tianshou.replay import seed_replay_buffer
-from medqn_tianshou.samplers import (
+from medqn_tianshou.algorithm.loss import consolidation_loss
+from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
+from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
+from medqn_tianshou.algorithm.samplers import (
     MixedStateSampler,
     RealStateSampler,
     StateSampler,
     UniformStateSampler,
 )
-from medqn_tianshou.schedules import ConstantSchedule, LinearSchedule
+from medqn_tianshou.algorithm.schedules import ConstantSchedule, LinearSchedule
+from medqn_tianshou.collecting.lean import LeanCollector
+from medqn_tianshou.collecting.overlapping import OverlappingCollector
+from medqn_tianshou.envs.minatar import register_minatar_games
+from medqn_tianshou.envs.ple import register_ple_games
+from medqn_tianshou.fast.optimizers import FusedRMSprop
+from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
+from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+from medqn_tianshou.training.memory import MemoryMonitor
 from medqn_tianshou.version import __version__
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import sys
 
-from medqn_tianshou.workbench.command import main
+from medqn_tianshou.commands.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

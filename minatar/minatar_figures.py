@@ -3,8 +3,8 @@
 
 import sys
 
+from medqn_tianshou.commands.reproduce import main
 from medqn_tianshou.experiments.minatar_figures import FIGURES
-from medqn_tianshou.reproduce import main
 
 if __name__ == "__main__":
     sys.exit(main(FIGURES))

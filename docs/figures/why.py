@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from tianshou.data import Batch, VectorReplayBuffer
 
-from medqn_tianshou.replay import predict_replay_nbytes
+from medqn_tianshou.replay.tianshou_buffers import predict_replay_nbytes
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

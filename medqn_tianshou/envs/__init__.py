@@ -1,1 +1,1 @@
-"""Environments: Atari on two backends, and small games."""
+"""Environments: Atari, MinAtar, Catcher and Pixelcopter, and their saved state."""

@@ -1,7 +1,7 @@
 """Atari games on ale-py and OpenCV, frame for frame as EnvPool plays them.
 
 Use :func:`medqn_tianshou.envs.atari.make_atari_envs` to build them. Where the usual preprocessing
-leaves a choice open, this module takes the one of EnvPool; ``tests/test_atari_envs.py`` compares
+leaves a choice open, this module takes the one of EnvPool; ``tests/envs/test_atari_envs.py`` compares
 the two bit by bit.
 """
 

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from medqn_tianshou.envs.fields import set_fields
-from medqn_tianshou.randomness import generator_state, set_generator_state
+from medqn_tianshou.files.generators import generator_state, set_generator_state
 
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 

@@ -10,7 +10,7 @@ from gymnasium.wrappers.time_limit import TimeLimit
 from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 
 from medqn_tianshou.envs.single import SingleVectorEnv
-from medqn_tianshou.randomness import generator_state, set_generator_state
+from medqn_tianshou.files.generators import generator_state, set_generator_state
 
 # Typed so that their fields may be of any type.
 _WITH_STATE: Any = (MountainCarEnv, AcrobotEnv)

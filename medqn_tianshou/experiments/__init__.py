@@ -1,1 +1,1 @@
-"""The paper's experiments, a module for each: the scripts, and the command `medqn`, run these."""
+"""The experiments of the paper: settings and figures as data."""

@@ -18,9 +18,8 @@ import gymnasium as gym
 import torch
 
 from medqn_tianshou import LeanCollector, MeDQNPolicy, NatureQNetwork
-from medqn_tianshou.cli import Parser, default_device, existing_file, number
-from medqn_tianshou.envs.atari import Backend, atari_tasks, make_atari_envs, nearest_task
-from medqn_tianshou.flags import (
+from medqn_tianshou.algorithm.samplers import Sampling
+from medqn_tianshou.commands.flags import (
     COUNT,
     SHARE,
     add_consolidation_flags,
@@ -30,12 +29,13 @@ from medqn_tianshou.flags import (
     add_speed_flags,
     settle,
 )
-from medqn_tianshou.job import build_policy, make_optimizer, make_training, run_training
-from medqn_tianshou.resuming import parse_arguments
-from medqn_tianshou.samplers import Sampling
-from medqn_tianshou.seeding import seed_everything
-from medqn_tianshou.settings import Setting, Settings, setting_values
-from medqn_tianshou.training import Training
+from medqn_tianshou.commands.parsing import Parser, default_device, existing_file, number
+from medqn_tianshou.envs.atari import Backend, atari_tasks, make_atari_envs, nearest_task
+from medqn_tianshou.experiments.settings import Setting, Settings, setting_values
+from medqn_tianshou.training.build import build_policy, make_optimizer, make_training, run_training
+from medqn_tianshou.training.loop import Training
+from medqn_tianshou.training.resuming import parse_arguments
+from medqn_tianshou.training.seeding import seed_everything
 
 FAMILY = "atari"
 

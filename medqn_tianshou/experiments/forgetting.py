@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from medqn_tianshou import MeDQNPolicy
-from medqn_tianshou.cli import Parser, number
-from medqn_tianshou.curves import mean_and_error
+from medqn_tianshou.commands.curves import mean_and_error
+from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.experiments import lowdim
 
 STATE = np.array([[-0.70167243, 0.04185214]], dtype=np.float32)

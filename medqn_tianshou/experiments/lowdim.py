@@ -16,12 +16,12 @@ from typing import Any
 import gymnasium as gym
 
 from medqn_tianshou import MeDQNPolicy, MLPQNetwork
-from medqn_tianshou.cli import Parser
-from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
-from medqn_tianshou.job import make_env_clock_training, run_training
-from medqn_tianshou.resuming import parse_arguments
-from medqn_tianshou.settings import Settings, load_settings
-from medqn_tianshou.training import Training
+from medqn_tianshou.commands.flags import add_env_clock_flags, settle_env_clocks
+from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.experiments.settings import Settings, load_settings
+from medqn_tianshou.training.build import make_env_clock_training, run_training
+from medqn_tianshou.training.loop import Training
+from medqn_tianshou.training.resuming import parse_arguments
 
 FAMILY = "lowdim"
 ENV_IDS = {"Catcher": "medqn/Catcher-v0", "Pixelcopter": "medqn/Pixelcopter-v0"}

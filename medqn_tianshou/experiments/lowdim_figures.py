@@ -1,6 +1,6 @@
 """Figures 3 and 4 of the paper, each with one command; ``medqn reproduce fig4a``."""
 
-from medqn_tianshou.reproduce import Figure, Variant
+from medqn_tianshou.commands.reproduce import Figure, Variant
 
 FAMILY = "lowdim"
 MEDQN_U, DQN, DQN_S = (

@@ -17,13 +17,13 @@ import gymnasium as gym
 from gymnasium.wrappers.time_limit import TimeLimit
 
 from medqn_tianshou import MinAtarQNetwork
-from medqn_tianshou.cli import Parser
+from medqn_tianshou.commands.flags import add_env_clock_flags, settle_env_clocks
+from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.minatar import MINATAR_GAMES, MinAtarEnv
-from medqn_tianshou.flags import add_env_clock_flags, settle_env_clocks
-from medqn_tianshou.job import make_env_clock_training, run_training
-from medqn_tianshou.resuming import parse_arguments
-from medqn_tianshou.settings import Settings
-from medqn_tianshou.training import Training
+from medqn_tianshou.experiments.settings import Settings
+from medqn_tianshou.training.build import make_env_clock_training, run_training
+from medqn_tianshou.training.loop import Training
+from medqn_tianshou.training.resuming import parse_arguments
 
 FAMILY = "minatar"
 

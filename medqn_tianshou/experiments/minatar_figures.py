@@ -1,6 +1,6 @@
 """Figure 5, Tables 1 and 2, and the effect of --overlap; ``medqn reproduce fig5b``."""
 
-from medqn_tianshou.reproduce import Figure, Variant
+from medqn_tianshou.commands.reproduce import Figure, Variant
 
 FAMILY = "minatar"
 BUFFER_SIZES = (100_000, 10_000, 1_000)

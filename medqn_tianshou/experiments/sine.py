@@ -24,10 +24,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812
 
-from medqn_tianshou.cli import Parser, number
-from medqn_tianshou.loss import consolidation_loss
-from medqn_tianshou.networks import MLPQNetwork
-from medqn_tianshou.samplers import UniformStateSampler
+from medqn_tianshou.algorithm.loss import consolidation_loss
+from medqn_tianshou.algorithm.networks import MLPQNetwork
+from medqn_tianshou.algorithm.samplers import UniformStateSampler
+from medqn_tianshou.commands.parsing import Parser, number
 
 # The paper's appendix, "Supervised learning: approximating a sine function".
 HIDDEN_SIZES = (32, 32)

@@ -1,0 +1,1 @@
+"""The paper: policy, loss, state samplers, bounds, schedules, networks."""

@@ -1,0 +1,1 @@
+"""Collectors that step environments and fill the replay buffer."""

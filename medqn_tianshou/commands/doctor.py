@@ -1,0 +1,231 @@
+"""Check this machine: versions, devices, games, memory, files. What is wrong comes with its remedy.
+
+Example:
+  %(prog)s --logdir /data/log --json
+
+The exit code is 1 where there is a problem; warnings are no problems.
+
+"""
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs
+from medqn_tianshou.envs.minatar import MinAtarEnv
+from medqn_tianshou.training.build import CPP_COMPILERS
+from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
+from medqn_tianshou.version import __version__
+
+Status = Literal["ok", "warning", "problem"]
+ENOUGH_MEMORY = 2000 * MB
+"""A default Atari run peaks below this, see docs/results/memory."""
+ENOUGH_SHARED_MEMORY = 256 * MB
+ATARI_EXTRA = "pip install 'medqn-tianshou[atari]'"
+MINATAR_EXTRA = "pip install 'medqn-tianshou[minatar]'"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at and found."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+    """The command that mends it; empty where nothing is wrong."""
+
+
+def make_parser(prog: str | None = None) -> Parser:
+    """Build the command line.
+
+    :param prog: the command that the user typed.
+    """
+    parser = Parser(prog=prog, description=__doc__)
+    parser.add_argument(
+        "--logdir", type=Path, default=Path("log"), help="where run folders will go (default: log)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def examine(logdir: Path) -> Iterator[Check]:
+    """Look at everything, one after another.
+
+    :param logdir: where run folders will go.
+    """
+    yield Check("python", "ok", platform.python_version())
+    yield Check("medqn-tianshou", "ok", f"{__version__}, {Path(__file__).parents[1]}")
+    for package in ("tianshou", "torch", "gymnasium", "numpy"):
+        yield check_version(package)
+    yield check_devices()
+    yield check_roms()
+    yield check_backend("ale-py", "ale_py", ATARI_EXTRA, lambda: _step_atari("ale"))
+    yield check_backend("EnvPool", "envpool", ATARI_EXTRA, lambda: _step_atari("envpool"))
+    yield check_backend("MinAtar", "minatar", MINATAR_EXTRA, _step_minatar)
+    yield check_memory()
+    yield check_shared_memory(Path("/dev/shm"))  # noqa: S108 (measured, nothing is written)
+    yield check_logdir(logdir)
+    yield check_compiler()
+
+
+def check_version(package: str) -> Check:
+    """Compare an installed version with what this package asks for.
+
+    :param package: a package that cannot be missing.
+    """
+    installed = metadata.version(package)
+    wanted = [
+        requirement.partition(";")[0].strip()
+        for requirement in metadata.requires("medqn-tianshou") or []
+        if requirement.startswith((f"{package}<", f"{package}>", f"{package}="))
+    ]
+    if wanted and not _satisfies(installed, wanted[0].removeprefix(package)):
+        return Check(package, "problem", installed, f"pip install '{wanted[0]}'")
+    return Check(package, "ok", installed)
+
+
+def check_devices() -> Check:
+    """See whether torch can use the GPUs of this machine."""
+    count = torch.cuda.device_count()
+    if count:
+        torch.zeros(1, device="cuda")
+        names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
+        return Check("devices", "ok", f"{names}; CUDA {torch.version.cuda}")
+    threads = f"CPU only, torch with {torch.get_num_threads()} thread(s)"
+    if shutil.which("nvidia-smi"):
+        found = f"{threads}; torch cannot use the GPU"
+        return Check("devices", "warning", found, "pip install --force-reinstall torch")
+    return Check("devices", "ok", threads)
+
+
+def check_roms() -> Check:
+    """Count the Atari games that can be played."""
+    count = len(atari_tasks())
+    if count == 0:
+        return Check("Atari ROMs", "warning", "none", ATARI_EXTRA)
+    return Check("Atari ROMs", "ok", f"{count} games")
+
+
+def check_backend(name: str, module: str, remedy: str, step: Callable[[], str]) -> Check:
+    """Build an environment and step it.
+
+    :param name: what the user calls the backend.
+    :param module: what Python calls it.
+    :param remedy: installs it.
+    :param step: builds, steps, and says what it saw.
+    """
+    if find_spec(module) is None:
+        return Check(name, "warning", "not installed", remedy)
+    try:
+        return Check(name, "ok", f"{metadata.version(name)}, {step()}")
+    except Exception as error:  # whatever a broken install raises is what the user has to know
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return Check(name, "problem", reason, f"{remedy} --force-reinstall")
+
+
+def check_memory() -> Check:
+    """Tell what the machine or its container has left."""
+    limit = memory_limit()
+    left = format_bytes(limit.available)
+    found = f"{left} left of {format_bytes(limit.nbytes)} ({limit.source})"
+    if limit.available < ENOUGH_MEMORY:
+        cap = max(limit.available // 4 // MB, 1)
+        return Check("memory", "warning", found, f"medqn train atari --memory-cap {cap}M")
+    return Check("memory", "ok", found)
+
+
+def check_shared_memory(folder: Path) -> Check:
+    """Tell the size of the shared memory, which Docker makes small.
+
+    :param folder: where it is mounted.
+    """
+    if not folder.is_dir():
+        return Check("shared memory", "ok", "not of this system")
+    size = shutil.disk_usage(folder).total
+    if size < ENOUGH_SHARED_MEMORY:
+        return Check("shared memory", "warning", format_bytes(size), "docker run --shm-size 1g")
+    return Check("shared memory", "ok", format_bytes(size))
+
+
+def check_logdir(logdir: Path) -> Check:
+    """Write where runs will write.
+
+    :param logdir: the folder; it need not exist.
+    """
+    present = next(folder for folder in (logdir, *logdir.absolute().parents) if folder.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=present):
+            free = format_bytes(shutil.disk_usage(present).free)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return Check("log folder", "problem", f"{logdir}: {reason}", "medqn train --logdir FOLDER")
+    return Check("log folder", "ok", f"{logdir}, {free} free")
+
+
+def check_compiler() -> Check:
+    """Look for what torch.compile needs on a CPU."""
+    compiler = next(filter(None, map(shutil.which, CPP_COMPILERS)), None)
+    if compiler is None:
+        return Check("C++ compiler", "warning", "none, for --compile", "apt-get install g++")
+    return Check("C++ compiler", "ok", compiler)
+
+
+def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Run the command line; return the exit code.
+
+    :param arguments: the command line; None takes the process's.
+    :param prog: the command that the user typed.
+    """
+    args = make_parser(prog).parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    checks: list[Check] = []
+    for check in examine(args.logdir):
+        checks.append(check)
+        if not args.json:
+            remedy = f"\n{'':26}mend it: {check.remedy}" if check.remedy else ""
+            print(f"{check.status:8}  {check.name:15} {check.found}{remedy}", flush=True)
+    count = sum(check.status == "problem" for check in checks)
+    if args.json:
+        print(json.dumps({"problems": count, "checks": [asdict(c) for c in checks]}, indent=2))
+    elif count == 0:
+        print("ready to train")
+    return 1 if count else 0
+
+
+def _step_atari(backend: Any) -> str:
+    if not atari_tasks():
+        raise FileNotFoundError("no ROM that all installed backends have")
+    envs = make_atari_envs(
+        task=atari_tasks()[0], num_envs=1, seed=0, training=True, backend=backend
+    )
+    try:
+        envs.reset()
+        shape = envs.step(np.array([0]))[0].shape
+    finally:
+        envs.close()
+    return f"{atari_tasks()[0]} steps, observation {shape[1:]}"
+
+
+def _step_minatar() -> str:
+    env = MinAtarEnv(game="breakout")
+    env.reset(seed=0)
+    return f"breakout steps, observation {env.step(0)[0].shape}"
+
+
+def _satisfies(version: str, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)

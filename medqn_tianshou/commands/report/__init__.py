@@ -1,0 +1,1 @@
+"""``medqn report``: tables and figures from runs, with intervals."""

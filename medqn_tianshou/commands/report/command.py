@@ -1,0 +1,191 @@
+"""Tables and figures from runs: learning curves, scores over tasks, return against memory and time.
+
+Intervals are 95% bootstrap intervals over runs; IQM, optimality gap and probability of improvement
+are rliable's. The folder of the report holds README.md, each figure as PNG and SVG, each table as
+CSV. RUNS are run folders, folders to search for them, and raw/ folders of `medqn reproduce`.
+
+Examples:
+  %(prog)s log
+  %(prog)s docs/results/fig4a docs/results/fig4b --out report
+  %(prog)s log/QbertNoFrameskip-v4 log/PhoenixNoFrameskip-v4 --metric eval --window 3
+
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+
+from medqn_tianshou.commands.parsing import Parser, existing_folder, number
+from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curves
+from medqn_tianshou.commands.report.groups import group_runs
+from medqn_tianshou.commands.report.page import write_report
+from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun, find_runs, read_runs
+
+
+def make_parser(prog: str | None = None) -> Parser:
+    """Build the command line.
+
+    :param prog: the command that the user typed.
+    """
+    parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUNS", help="run folders, or folders that hold some"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("report"), help="folder of the report (default: report)"
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("train", "eval"),
+        help="returns of training or of evaluations (default: eval if all runs have some)",
+    )
+    parser.add_argument(
+        "--window",
+        type=number(int, at_least=1),
+        help="training episodes, or evaluations, that a return averages over "
+        "(default: the runs' --return-window; 1 evaluation)",
+    )
+    parser.add_argument(
+        "--bounds",
+        type=_bounds,
+        action="append",
+        default=[],
+        metavar="TASK=LOW:HIGH",
+        help="returns that count as 0 and 1, once per task (default: random and human player for "
+        "evaluations in Atari, else the lowest and highest final return of the runs)",
+    )
+    parser.add_argument(
+        "--bootstrap",
+        type=number(int, at_least=100),
+        default=2000,
+        metavar="N",
+        help="resamples per interval (default: 2000)",
+    )
+    parser.add_argument(
+        "--seed", type=number(int, at_least=0), default=0, help="of the resamples (default: 0)"
+    )
+    parser.add_argument("--title", default="Report", help="heading of the page (default: Report)")
+    parser.add_argument(
+        "--unfinished", action="store_true", help="take unfinished runs in, as far as they got"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Run the command line; return the exit code.
+
+    :param arguments: the command line; None takes the process's.
+    :param prog: the command that the user typed.
+    """
+    parser = make_parser(prog)
+    args = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        _report(parser, args, shlex.join([*parser.prog.split(), *given]))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
+    """Read the runs, compute, and write everything.
+
+    :param parser: reports errors.
+    :param args: the parsed command line.
+    :param command: the command line, for the page.
+    """
+    runs, left_out = _read(parser, args)
+    _check_extra(parser)
+    _check_out(parser, args.out)
+    options = Options(
+        metric=args.metric or ("eval" if all(run.evaluations for run in runs) else "train"),
+        window=args.window,
+        repetitions=args.bootstrap,
+        seed=args.seed,
+        bounds=dict(args.bounds),
+    )
+    curves, without = read_curves(runs, options)
+    if not curves:
+        remedy = "take --metric train" if options.metric == "eval" else "name others"
+        parser.bad("--metric", options.metric, f"is not in any of the runs; {remedy}")
+    groups, twice = group_runs([run for run in runs if run.name in curves])
+    tasks = {task for task, _ in groups}
+    for task in options.bounds:
+        if task not in tasks:
+            parser.bad("--bounds", task, f"is no task of these runs; they have {', '.join(tasks)}")
+    left_out += [*without, *twice]
+    analysis = Analysis(groups, curves, options)
+    write_report(args.out, analysis, left_out, title=args.title, command=command)
+    for run in left_out:
+        print(f"left out: {run.name}: {run.reason}", file=sys.stderr)
+    print(f"runs: {sum(map(len, groups.values()))}")
+    print(f"algorithms: {', '.join(analysis.labels)}")
+    print(f"tasks: {', '.join(analysis.tasks)}")
+    print(f"report: {args.out / 'README.md'}")
+
+
+def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], list[LeftOut]]:
+    """Read all runs that the command line names."""
+    files: list[Path] = []
+    for folder in args.runs:
+        try:
+            found = find_runs(existing_folder(str(folder)))
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"argument RUNS: {error}")
+        if not found:
+            parser.bad("RUNS", folder, "holds no run; name run folders such as log/TASK/ALGO/SEED")
+        files += found
+    runs, left_out = read_runs(files)
+    if not args.unfinished:
+        unfinished = [run for run in runs if run.status != "finished"]
+        left_out += [LeftOut(run.name, _how_far(run)) for run in unfinished]
+        runs = [run for run in runs if run.status == "finished"]
+    if not runs:
+        first = left_out[0]
+        parser.bad(
+            "RUNS",
+            " ".join(map(str, args.runs)),
+            f"has no run to report; the first of {len(left_out)} is {first.name}: {first.reason}",
+        )
+    return runs, left_out
+
+
+def _how_far(run: RecordedRun) -> str:
+    return f"{run.status} after {run.env_steps:,} env steps; --unfinished takes it in"
+
+
+def _bounds(text: str) -> tuple[str, tuple[float, float]]:
+    """Argument type for the scale of a task."""
+    task, _, numbers = text.rpartition("=")
+    try:
+        low, high = map(float, numbers.split(":"))
+    except ValueError:
+        low = high = 0.0
+    if not task or not isfinite(high - low) or low >= high:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not TASK=LOW:HIGH with LOW below HIGH; write e.g. MountainCar-v0=-1000:0"
+        )
+    return task, (low, high)
+
+
+def _check_extra(parser: Parser) -> None:
+    """Report a missing rliable, or one that does not fit what it builds on."""
+    try:
+        import rliable.library  # noqa: F401
+    except ImportError as error:
+        parser.error(f"the statistics need rliable ({error}); pip install 'medqn-tianshou[report]'")
+
+
+def _check_out(parser: Parser, out: Path) -> None:
+    """Report a folder that cannot be written to, before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".write"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        parser.bad("--out", out, f"cannot be written to ({error.strerror}); name another folder")

@@ -1,0 +1,215 @@
+"""The page of a report."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.figures import COSTS, draw_figures, smoothing_text
+from medqn_tianshou.commands.report.protocol import protocol_lines
+from medqn_tianshou.commands.report.runs import LeftOut
+from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
+from medqn_tianshou.commands.report.tables import mean_costs, tables, write_csv
+from medqn_tianshou.experiments.settings import load_settings
+from medqn_tianshou.training.memory import MB, format_bytes
+
+
+def write_report(
+    out: Path, analysis: Analysis, left_out: Sequence[LeftOut], *, title: str, command: str
+) -> None:
+    """Write the figures, the tables and the page.
+
+    :param out: the folder, which exists.
+    :param analysis: the numbers.
+    :param left_out: the runs that are not part of it.
+    :param title: the heading.
+    :param command: what the user typed.
+    """
+    figures = draw_figures(out, analysis)
+    files = []
+    for name, rows in tables(analysis).items():
+        write_csv(out / f"{name}.csv", rows)
+        files.append(f"`{name}.csv`")
+    lines = [
+        f"# {title}",
+        "",
+        *_overview(analysis),
+        *_return_section(analysis),
+        *_aggregate_section(analysis),
+        *_improvement_section(analysis),
+        *_cost_section(analysis, figures),
+        *_left_out_section(left_out),
+        "## Made by",
+        "",
+        f"    {command}",
+        "",
+        f"Tables: {', '.join(files)}. Each figure is here as SVG, too. "
+        f"medqn-tianshou {version('medqn-tianshou')}, rliable {version('rliable')}, "
+        f"numpy {version('numpy')}; bootstrap seed {analysis.options.seed}.",
+    ]
+    (out / "README.md").write_text("\n".join(lines) + "\n")
+
+
+def _overview(analysis: Analysis) -> list[str]:
+    count = sum(map(len, analysis.groups.values()))
+    kind = {"train": "Training", "eval": "Evaluation"}[analysis.options.metric]
+    return [
+        f"{kind} returns of {count} {'run' if count == 1 else 'runs'}: "
+        f"{', '.join(analysis.labels)} on {', '.join(analysis.tasks)}. Intervals are 95% bootstrap "
+        f"intervals over runs ({analysis.options.repetitions:,} resamples).",
+        "",
+    ]
+
+
+def _return_section(analysis: Analysis) -> list[str]:
+    lines = ["## Returns by task", ""]
+    for task in analysis.tasks:
+        scale = analysis.scales[task]
+        is_scored = scale is not None and scale.is_absolute
+        score_head = " score |" if is_scored else ""
+        lines += [
+            f"| {task} | mean [95%] | median | lowest | highest | runs |{score_head}",
+            "|---" * (7 if is_scored else 6) + "|",
+        ]
+        for label in analysis.of_task(task):
+            values = analysis.finals[task, label]
+            mean = _write(analysis.final_mean(task, label), _digits(values))
+            others = [f"{f(values):,.{_digits(values)}f}" for f in (np.median, np.min, np.max)]
+            score = f" {analysis.scores(task, label).mean():.2f} |" if is_scored else ""
+            lines.append(f"| {label} | {mean} | {' | '.join(others)} | {len(values)} |{score}")
+        if scale is not None and is_scored:
+            lines += ["", f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason})."]
+        lines += ["", *_protocol(analysis, [task])]
+    caption = f"Mean over runs, {smoothing_text(analysis)}; shaded is its 95% interval"
+    return [*lines, *_picture("learning_curves", caption)]
+
+
+def _aggregate_section(analysis: Analysis) -> list[str]:
+    tasks = analysis.shared_tasks
+    lines = ["## Over tasks", ""]
+    if not tasks:
+        reason = "no task was run by every algorithm and with different returns"
+        return [*lines, f"Nothing is aggregated: {reason}.", ""]
+    lines += [
+        f"| | {' | '.join(AGGREGATES)} |",
+        "|---" * (1 + len(AGGREGATES)) + "|",
+        *(
+            f"| {label} | {' | '.join(_write(found[name], 2) for name in AGGREGATES)} |"
+            for label, found in analysis.aggregates.items()
+        ),
+        "",
+        *_protocol(analysis, tasks),
+        "Of final returns as scores. IQM: mean of the middle half of all runs. Mean and median: of "
+        "the tasks' means. Optimality gap: how far scores stay below 1 on average; lower is "
+        "better. Each task counts the same, however many runs it has; intervals resample the runs "
+        "of each task by themselves (rliable's stratified bootstrap).",
+        "",
+        "| task | 0 is | 1 is | namely |",
+        "|---|---|---|---|",
+    ]
+    scales = {task: scale for task in tasks if (scale := analysis.scales[task]) is not None}
+    for task, scale in scales.items():
+        lines.append(f"| {task} | {scale.low:,g} | {scale.high:,g} | {scale.reason} |")
+    lines.append("")
+    if not all(scale.is_absolute for scale in scales.values()):
+        lines += ["Scores by the lowest and highest run compare within this report only.", ""]
+    if any(scale.reason == HUMAN for scale in scales.values()):
+        lines += [f"Random and human player: {load_settings('atari_scores')['source']}.", ""]
+    missing = [task for task in analysis.tasks if task not in tasks]
+    if missing:
+        reason = "not run by every algorithm, or with equal returns only"
+        lines += [f"Left out here: {', '.join(missing)} ({reason}).", ""]
+    return [*lines, *_picture("aggregates", "Aggregates over tasks with 95% intervals")]
+
+
+def _improvement_section(analysis: Analysis) -> list[str]:
+    if not analysis.improvements:
+        return []
+    tasks = list(dict.fromkeys(task for pair in analysis.improvements for task in pair.tasks))
+    return [
+        "## Probability of improvement",
+        "",
+        "| | probability [95%] | tasks |",
+        "|---|---|---|",
+        *(
+            f"| {pair.label} ends above {pair.other} | {_write(pair.estimate, 2)} "
+            f"| {', '.join(pair.tasks)} |"
+            for pair in analysis.improvements
+        ),
+        "",
+        *_protocol(analysis, tasks),
+        "Share of pairs of runs, one of each, in which the first has the higher final return; ties "
+        "count half; mean over tasks. 0.5 is no difference.",
+        "",
+        *_picture("improvement", "Probability of improvement with 95% intervals"),
+    ]
+
+
+def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
+    lines = [
+        "## Return against memory and time",
+        "",
+        "| task | | mean return [95%] | replay | peak RSS | training time |",
+        "|---" * 6 + "|",
+    ]
+    for (task, label), runs in analysis.groups.items():
+        mean = _write(analysis.final_mean(task, label), _digits(analysis.finals[task, label]))
+        replay, rss, seconds = mean_costs(runs).values()
+        costs = (
+            "not told" if replay is None else format_bytes(round(replay)),
+            "not told" if rss is None else format_bytes(round(rss * MB)),
+            "not told" if seconds is None else _duration(seconds),
+        )
+        lines.append(f"| {task} | {label} | {mean} | {' | '.join(costs)} |")
+    machines = sorted({run.cpu for runs in analysis.groups.values() for run in runs})
+    lines += [
+        "",
+        *_protocol(analysis, analysis.tasks),
+        "Means over runs. Replay is the buffer at the end of the run. Peak RSS is of the whole "
+        "process: where replay is small, it is that of the libraries. Training time leaves out "
+        "warm-up and evaluation; it compares only where runs had the same machine to themselves "
+        f"(here: {', '.join(machines)}).",
+        "",
+    ]
+    for cost in COSTS:
+        if cost.name in figures:
+            lines += _picture(cost.name, f"Final return against {cost.title}")
+    return lines
+
+
+def _left_out_section(left_out: Sequence[LeftOut]) -> list[str]:
+    if not left_out:
+        return []
+    return ["## Left out", "", *(f"- `{run.name}`: {run.reason}" for run in left_out), ""]
+
+
+def _picture(name: str, caption: str) -> list[str]:
+    return [f"![{caption}]({name}.png)", "", f"*{caption}.*", ""]
+
+
+def _protocol(analysis: Analysis, tasks: Sequence[str]) -> list[str]:
+    """State the protocol below a table or a figure."""
+    lines = protocol_lines([analysis.protocols[task] for task in tasks])
+    return [part for line in lines for part in (f"*{line}*", "")]
+
+
+def _write(estimate: Estimate, digits: int) -> str:
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:,.{digits}f}"
+    low, high = (f"{end:,.{digits}f}" for end in (estimate.low, estimate.high))
+    return f"{estimate.value:,.{digits}f} [{low}, {high}]"
+
+
+def _digits(values: np.ndarray[Any, Any]) -> int:
+    """Decimals that tell something of values of this size."""
+    return 2 if np.abs(values).max() < 10 else 1 if np.abs(values).max() < 10_000 else 0
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,200 @@
+"""Runs as their files tell of them: run folders, and the ``raw/`` folders of figure commands."""
+
+import csv
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medqn_tianshou.commands.agent import AgentError, family_of
+from medqn_tianshou.commands.curves import Curve, read_curve
+from medqn_tianshou.experiments.settings import Setting, Settings
+
+Metric = Literal["train", "eval"]
+
+USUAL_RETURN_WINDOW = 100
+"""Training episodes that a return averages over in runs without such a setting: Atari's."""
+_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
+_NAMES_BY_SAMPLING = {"real": "MeDQN(R)", "uniform": "MeDQN(U)", "mixed": "MeDQN(mixed)"}
+# What a damaged or foreign file may raise while it is read.
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+
+
+class UnusableRunError(Exception):
+    """A run that cannot be reported; its text says why."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that is not in the report, and the reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A run, as its files tell of it. MB are 10**6 bytes."""
+
+    name: str
+    """Its folder, or its file without the ending."""
+    task: str
+    family: str
+    algorithm: str
+    """As the paper writes it, e.g. ``MeDQN(U)``."""
+    seed: int
+    settings: Settings
+    status: str
+    """``finished``, ``interrupted``, ``failed``, or ``unfinished`` if it did not say."""
+    env_steps: int
+    peak_rss_mb: float | None
+    buffer_mb: float | None
+    train_seconds: float | None
+    """Time in training; warm-up and evaluation are not part of it."""
+    started: str
+    cpu: str
+    episodes: Path
+    evaluations: tuple[tuple[float, float], ...]
+    """Environment step and mean return of each; the figure commands do not keep them."""
+
+    def value(self, name: str) -> Any:
+        """The value of a setting; None if this run has none of this name."""
+        return self.settings[name].value if name in self.settings else None
+
+    def window(self, metric: Metric, window: int | None) -> int:
+        """How many episodes, or evaluations, a return averages over.
+
+        :param metric: training or evaluation returns.
+        :param window: the one asked for; None is that of the run's own summary.
+        """
+        if window is not None:
+            return window
+        return 1 if metric == "eval" else int(self.value("return_window") or USUAL_RETURN_WINDOW)
+
+    def curve(self, metric: Metric, window: int | None) -> Curve:
+        """Returns over the run.
+
+        :param metric: training or evaluation returns.
+        :param window: how many to average over; None is what the run's own summary does.
+        """
+        length = self.window(metric, window)
+        if metric == "eval":
+            if not self.evaluations:
+                raise UnusableRunError("it has no evaluation")
+            steps, returns = np.array(self.evaluations).T
+            means = [returns[max(end - length, 0) : end].mean() for end in range(1, len(steps) + 1)]
+            return Curve(steps, np.array(means), self.env_steps)
+        try:
+            curve = read_curve(self.episodes, length, self.env_steps)
+        except _UNREADABLE as error:
+            raise UnusableRunError(f"{self.episodes.name} cannot be read ({error})") from error
+        if not len(curve.value):
+            raise UnusableRunError("no training episode ended")
+        return curve
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """Find the file of each run that tells its settings.
+
+    :param folder: a run folder, or one to search.
+    """
+    if (folder / "config.json").is_file():
+        return [folder / "config.json"]
+    return sorted(
+        path
+        for path in folder.rglob("*.json")
+        if path.name == "config.json" or path.with_suffix(".csv").is_file()
+    )
+
+
+def read_runs(files: Iterable[Path]) -> tuple[list[RecordedRun], list[LeftOut]]:
+    """Read runs; those that cannot be read are named with the reason.
+
+    :param files: what :func:`find_runs` returned; a file named twice is read once.
+    """
+    runs, left_out = [], []
+    for file in {path.resolve(): path for path in files}.values():
+        try:
+            runs.append(read_run(file))
+        except UnusableRunError as error:
+            left_out.append(LeftOut(_name_of(file), str(error)))
+    return runs, left_out
+
+
+def read_run(file: Path) -> RecordedRun:
+    """Read what a run says of itself.
+
+    :param file: its ``config.json``, or its JSON in a ``raw/`` folder.
+    """
+    in_folder = file.name == "config.json"
+    try:
+        config = json.loads(file.read_text())
+        settings = {name: Setting(**entry) for name, entry in config["settings"].items()}
+        family = family_of(config)
+        rows = _rows(file.with_name("progress.csv")) if in_folder else []
+        summary = _read_summary(file, rows) if in_folder else config["summary"]
+        speed = summary["steps_per_s"]
+        # Atari's warm-up comes before the clock starts, that of the others is part of its steps.
+        untimed = 0 if family == "atari" else settings["warmup_steps"].value
+        return RecordedRun(
+            name=_name_of(file),
+            task=str(config["task"]),
+            family=family,
+            algorithm=_algorithm(config["algo"], settings),
+            seed=int(config["seed"]),
+            settings=settings,
+            status=summary["status"],
+            env_steps=int(summary["env_steps"]),
+            peak_rss_mb=summary["peak_rss_mb"],
+            buffer_mb=summary["buffer_mb"],
+            train_seconds=(summary["env_steps"] - untimed) / speed if speed else None,
+            started=str(config.get("started", "")),
+            cpu=str(config.get("hardware", {}).get("cpu", "unknown")),
+            episodes=file.with_name("episodes.csv") if in_folder else file.with_suffix(".csv"),
+            evaluations=tuple(
+                (float(row["env_step"]), float(row["eval_return_mean"]))
+                for row in rows
+                if row["eval_return_mean"]
+            ),
+        )
+    except AgentError as error:
+        raise UnusableRunError(str(error)) from error
+    except _UNREADABLE as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UnusableRunError(f"{file.name} is not a run's, or is damaged ({reason})") from error
+
+
+def _name_of(file: Path) -> str:
+    return str(file.parent if file.name == "config.json" else file.with_suffix(""))
+
+
+def _algorithm(algo: str, settings: Settings) -> str:
+    if algo == "medqn":  # Atari's, where a setting decides which of the two it is
+        return _NAMES_BY_SAMPLING.get(settings["sampling"].value, algo)
+    return _NAMES.get(algo, algo)
+
+
+def _read_summary(file: Path, rows: list[dict[str, str]]) -> Any:
+    """Read how a run ended; one that left no summary has told of its way in ``progress.csv``."""
+    path = file.with_name("summary.json")
+    if path.is_file():
+        return json.loads(path.read_text())
+    last = rows[-1] if rows else {}
+    return {
+        "status": "unfinished",
+        "env_steps": int(last.get("env_step", 0)),
+        "steps_per_s": None,
+        "peak_rss_mb": max((float(row["rss_mb"]) for row in rows), default=None),
+        "buffer_mb": float(last["buffer_mb"]) if last else None,
+    }
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """Read a table, but for a last line that a killed process did not write to its end."""
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if None not in row.values()]

@@ -1,0 +1,170 @@
+"""Normalised scores, and what rliable makes of them (Agarwal et al., NeurIPS 2021)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medqn_tianshou.commands.report.runs import Metric
+from medqn_tianshou.experiments.settings import load_settings
+
+CONFIDENCE = 0.95
+HUMAN, GIVEN, RUNS = "random and human player", "--bounds", "lowest and highest of the runs here"
+"""Reasons for a scale."""
+AGGREGATES = ("IQM", "mean", "median", "optimality gap")
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its confidence interval, which a single run does not have."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What counts as 0 and as 1 in a task, and why."""
+
+    low: float
+    high: float
+    reason: str
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether scores compare with those of other reports."""
+        return self.reason != RUNS
+
+    def __call__(self, returns: Array) -> Array:
+        """Turn returns into scores."""
+        return (returns - self.low) / (self.high - self.low)
+
+
+def scale_of(
+    task: str, metric: Metric, returns: Array, bounds: Mapping[str, tuple[float, float]]
+) -> Scale | None:
+    """Choose the scale of a task; None if there is none, because all its returns are equal.
+
+    :param task: the task.
+    :param metric: training or evaluation returns.
+    :param returns: the final returns of all its runs.
+    :param bounds: scales given by hand.
+    """
+    if task in bounds:
+        return Scale(*bounds[task], GIVEN)
+    scores = load_settings("atari_scores")["score"].get(task.removesuffix("NoFrameskip-v4"))
+    # Training returns are of one life each, with clipped rewards: no human's compares.
+    if metric == "eval" and task.endswith("NoFrameskip-v4") and scores is not None:
+        return Scale(scores["random"], scores["human"], HUMAN)
+    low, high = float(returns.min()), float(returns.max())
+    return Scale(low, high, RUNS) if high > low else None
+
+
+def mean_interval(values: Array, repetitions: int, seed: int) -> tuple[Array, Array] | None:
+    """Bootstrap the mean over the first axis; None for a single run.
+
+    :param values: runs, or runs x points.
+    :param repetitions: of the bootstrap.
+    :param seed: its draws follow from it.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    random = np.random.default_rng(seed)
+    # How often each run is drawn: the mean of a resample is a product with these.
+    draws = random.multinomial(count, np.full(count, 1 / count), repetitions) / count
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(draws @ values, [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def aggregate(
+    scores: Mapping[str, Sequence[Array]], repetitions: int, seed: int
+) -> dict[str, dict[str, Estimate]]:
+    """Aggregate the scores of each algorithm over tasks, with stratified bootstrap intervals.
+
+    :param scores: for each algorithm the scores of its runs on each of the same tasks.
+    :param repetitions: of the bootstrap.
+    :param seed: its draws follow from it.
+    """
+    from rliable import metrics
+
+    def measure(*tasks: Array) -> Array:
+        matrix = _matrix(tasks)
+        return np.array(
+            [
+                metrics.aggregate_iqm(matrix),
+                metrics.aggregate_mean(matrix),
+                metrics.aggregate_median(matrix),
+                metrics.aggregate_optimality_gap(matrix),
+            ]
+        )
+
+    return {
+        label: dict(zip(AGGREGATES, _estimate(measure, [*tasks], repetitions, seed), strict=True))
+        for label, tasks in scores.items()
+    }
+
+
+def improvement(
+    first: Sequence[Array], second: Sequence[Array], repetitions: int, seed: int
+) -> Estimate:
+    """Estimate how probably a run of one algorithm ends above a run of another, mean over tasks.
+
+    :param first: the scores of the one algorithm on each task.
+    :param second: the scores of the other on the same tasks.
+    :param repetitions: of the bootstrap.
+    :param seed: its draws follow from it.
+    """
+    count = len(first)
+
+    def measure(*tasks: Array) -> Array:
+        # rliable's own function takes the same number from a rank test, in hundred times the time.
+        shares = [
+            np.mean((x > y.T) + 0.5 * (x == y.T))
+            for x, y in zip(tasks[:count], tasks[count:], strict=True)
+        ]
+        return np.array([np.mean(shares)])
+
+    return _estimate(measure, [*first, *second], repetitions, seed)[0]
+
+
+def _estimate(
+    measure: Any, samples: Sequence[Array], repetitions: int, seed: int
+) -> list[Estimate]:
+    """Measure, and bootstrap with each of the samples resampled by itself."""
+    from rliable import library
+
+    columns = [sample[:, None] for sample in samples]
+    if all(len(sample) == 1 for sample in samples):
+        return [Estimate(float(value)) for value in measure(*columns)]
+    with _seeded(seed):
+        values, intervals = library.get_interval_estimates(
+            {"": columns}, measure, reps=repetitions, confidence_interval_size=CONFIDENCE
+        )
+    return [
+        Estimate(*map(float, numbers)) for numbers in zip(values[""], *intervals[""], strict=True)
+    ]
+
+
+def _matrix(tasks: Sequence[Array]) -> Array:
+    """Put columns of runs side by side: each task counts the same, however many runs it has."""
+    rows = lcm(*map(len, tasks))
+    return np.hstack([np.repeat(column, rows // len(column), axis=0) for column in tasks])
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed numpy's global generator for a while: rliable draws from it, whatever it is handed."""
+    before = np.random.get_state()
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)

@@ -1,0 +1,135 @@
+"""The tables of a report, as rows with a name for each column."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.runs import RecordedRun
+from medqn_tianshou.commands.report.statistics import AGGREGATES
+from medqn_tianshou.training.memory import MB
+
+Row = dict[str, Any]
+
+
+def tables(analysis: Analysis) -> dict[str, list[Row]]:
+    """All tables of a report by name, but for those without a row.
+
+    :param analysis: the numbers.
+    """
+    found = {
+        "runs": list(_run_rows(analysis)),
+        "returns": list(_return_rows(analysis)),
+        "curves": list(_curve_rows(analysis)),
+        "protocol": [asdict(protocol) for protocol in analysis.protocols.values()],
+        "scales": [
+            {"task": task, **asdict(scale)} for task, scale in analysis.scales.items() if scale
+        ],
+        "aggregates": [
+            {"algorithm": label, "tasks": " ".join(analysis.shared_tasks), "aggregate": name}
+            | asdict(estimates[name])
+            for label, estimates in analysis.aggregates.items()
+            for name in AGGREGATES
+        ],
+        "improvement": [
+            {"algorithm": pair.label, "over": pair.other, "tasks": " ".join(pair.tasks)}
+            | asdict(pair.estimate)
+            for pair in analysis.improvements
+        ],
+    }
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write a table; missing values are empty.
+
+    :param path: the file.
+    :param rows: its rows, at least one.
+    """
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _run_rows(analysis: Analysis) -> Iterator[Row]:
+    for (task, label), runs in analysis.groups.items():
+        returns, scores = analysis.finals[task, label], analysis.scores(task, label)
+        for run, value, score in zip(runs, returns, scores, strict=True):
+            yield {
+                "task": task,
+                "algorithm": label,
+                "seed": run.seed,
+                "status": run.status,
+                "metric": analysis.options.metric,
+                "window": run.window(analysis.options.metric, analysis.options.window),
+                "final_return": float(value),
+                "score": _known(score),
+                "env_steps": run.env_steps,
+                **mean_costs([run]),
+                "cpu": run.cpu,
+                "run": run.name,
+            }
+
+
+def _return_rows(analysis: Analysis) -> Iterator[Row]:
+    for (task, label), runs in analysis.groups.items():
+        returns = analysis.finals[task, label]
+        mean = analysis.final_mean(task, label)
+        yield {
+            "task": task,
+            "algorithm": label,
+            "metric": analysis.options.metric,
+            "window": analysis.protocols[task].window,
+            "runs": len(runs),
+            "mean": mean.value,
+            "mean_low": mean.low,
+            "mean_high": mean.high,
+            "median": float(np.median(returns)),
+            "lowest": float(returns.min()),
+            "highest": float(returns.max()),
+            "mean_score": _known(analysis.scores(task, label).mean()),
+            **mean_costs(runs),
+        }
+
+
+def _curve_rows(analysis: Analysis) -> Iterator[Row]:
+    for task, label in analysis.groups:
+        line = analysis.line(task, label)
+        nothing = [None] * len(line.mean)
+        low = nothing if line.low is None else line.low
+        high = nothing if line.high is None else line.high
+        for step, mean, *ends in zip(line.env_steps, line.mean, low, high, strict=True):
+            numbers = [None if end is None else round(float(end), 4) for end in (mean, *ends)]
+            yield {
+                "task": task,
+                "algorithm": label,
+                "env_step": round(float(step)),
+                **dict(zip(("mean", "low", "high"), numbers, strict=True)),
+            }
+
+
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else float(number)
+
+
+def mean_costs(runs: Sequence[RecordedRun]) -> dict[str, float | None]:
+    """Mean memory and time of runs; None where one of them does not tell.
+
+    :param runs: the runs, at least one.
+    """
+
+    def mean(values: list[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return float(np.mean(known)) if len(known) == len(values) else None
+
+    buffer_mb = mean([run.buffer_mb for run in runs])
+    return {
+        "replay_bytes": None if buffer_mb is None else round(buffer_mb * MB),
+        "peak_rss_mb": mean([run.peak_rss_mb for run in runs]),
+        "train_seconds": mean([run.train_seconds for run in runs]),
+    }

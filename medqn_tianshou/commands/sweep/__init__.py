@@ -1,0 +1,1 @@
+"""``medqn sweep``: many runs from one file, on this machine or on Ray."""

@@ -1,0 +1,147 @@
+"""Run tasks x algorithms x settings x seeds, as a small file lists them.
+
+Each run is a process of its own, tried again from its checkpoint when it fails; the same command
+again goes on where the sweep was, and finished runs are not run again. Runs on Ray, by memory and
+threads, if the extra `sweep` is installed; else one after another. The file, for example:
+
+  family = "lowdim"
+  tasks = ["MountainCar-v0", "Catcher"]
+  algorithms = ["medqn-u", "dqn"]
+  seeds = 5
+
+  [settings]
+  steps = 20_000
+  lr = [0.001, 0.01]
+
+Examples:
+  %(prog)s study.toml --dry-run
+  %(prog)s study.toml
+  %(prog)s study.toml --address auto --retries 5
+  %(prog)s study.toml --no-ray --jobs 2
+
+"""
+
+import argparse
+import fcntl
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.commands.sweep.executors import EXTRA, add_runner_arguments, make_executor
+from medqn_tianshou.commands.sweep.file import SweepFileError, read_sweep
+from medqn_tianshou.commands.sweep.plans import RunPlan
+from medqn_tianshou.commands.sweep.ray_executor import has_ray
+from medqn_tianshou.commands.sweep.runner import Runner
+from medqn_tianshou.commands.sweep.table import SweepTable, align
+from medqn_tianshou.training.memory import format_bytes
+from medqn_tianshou.training.resuming import config_difference, read_config
+
+
+def make_parser(prog: str | None = None) -> Parser:
+    """Build the command line.
+
+    :param prog: the command that the user typed.
+    """
+    parser = Parser(prog=prog, description=__doc__)
+    parser.add_argument("file", type=Path, metavar="FILE", help="the sweep, a TOML file")
+    parser.add_argument(
+        "--out", type=Path, help="the folder of the sweep (default: log/sweeps/NAME)"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="tell the runs and what they take; run nothing"
+    )
+    parser.add_argument(
+        "--no-ray", action="store_true", help="run processes of this machine, without Ray"
+    )
+    add_runner_arguments(parser, jobs="as many as fit; without Ray: 1")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Run the command line; return the exit code.
+
+    :param arguments: the command line; None takes the process's.
+    :param prog: the command that the user typed.
+    """
+    parser = make_parser(prog)
+    args = parser.parse_args(arguments)
+    if args.no_ray and args.address is not None:
+        parser.bad("--address", args.address, "is Ray's; leave it out, or --no-ray")
+    try:
+        sweep = read_sweep(args.file)
+        out = args.out or Path("log/sweeps") / sweep.name
+        plans = sweep.plans(out)
+    except SweepFileError as error:
+        parser.bad("FILE", args.file, str(error))
+    _check_same_runs(parser, plans, out)
+    if args.dry_run:
+        _print_plans(plans)
+        return 0
+    try:
+        with _locked(parser, out):
+            (out / "sweep.toml").write_bytes(args.file.read_bytes())
+            return _run(parser, args, plans, out)
+    except OSError as error:
+        parser.bad("--out", out, f"cannot be written to ({error.strerror or error}); name another")
+
+
+def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out: Path) -> int:
+    table = SweepTable(sys.stdout)
+    runner = Runner(plans, folder=out, retries=args.retries, on_change=table.show)
+    use_ray = not args.no_ray and (has_ray() or args.address is not None)
+    left = [run.plan for run in runner.runs.values() if run.state != "finished"]
+    if left and not use_ray:
+        why = "without Ray" if args.no_ray else f"Ray is not installed ({EXTRA})"
+        print(f"{why}: {args.jobs or 1} at a time, on this machine", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    try:
+        runner.run(make_executor(parser, args, left, use_ray=use_ray and bool(left)))
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the checkpoints", file=sys.stderr)
+        return 130
+    failed = [run for run in runner.runs.values() if run.state == "failed"]
+    for run in failed:
+        print(
+            f"{parser.prog}: {run.plan.name} failed after {run.attempts} attempts: {run.reason}\n"
+            f"  {run.plan.typed}\n  what it printed: {run.output}",
+            file=sys.stderr,
+        )
+    print(f"{len(plans) - len(failed)} of {len(plans)} runs finished: {out / 'runs'}")
+    return 1 if failed else 0
+
+
+def _print_plans(plans: Sequence[RunPlan]) -> None:
+    rows = [["run", "", "CPUs", "GPUs", "memory", "env steps"]]
+    for plan in plans:
+        todo = "skip: finished" if plan.finished_folder() else "go on" if plan.folder() else "run"
+        memory = format_bytes(plan.memory_nbytes)
+        rows.append(
+            [plan.name, todo, str(plan.cpus), str(plan.gpus), memory, f"{plan.env_steps:,}"]
+        )
+    print("\n".join(align(rows)))
+    print("\n" + "\n".join(plan.typed for plan in plans))
+
+
+def _check_same_runs(parser: Parser, plans: Sequence[RunPlan], out: Path) -> None:
+    """Refuse to go on with runs that the file has changed since."""
+    for plan in plans:
+        for config in plan.parent.glob("*/config.json"):
+            changed = config_difference(read_config(parser, config.parent), plan.identity)
+            if changed:
+                problem = f"holds {plan.name} with other settings: {changed}; name another"
+                parser.bad("--out", out, problem)
+
+
+@contextmanager
+def _locked(parser: Parser, out: Path) -> Iterator[None]:
+    """Keep a second sweep out of the folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "sweep.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            parser.bad("--out", out, "is in use by another sweep; wait for it or name another")
+        yield

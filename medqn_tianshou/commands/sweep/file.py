@@ -1,0 +1,279 @@
+"""The file of a sweep: tasks x algorithms x settings x seeds, in TOML."""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, NoReturn
+
+from medqn_tianshou.commands.sweep.plans import FAMILIES, PlanError, RunPlan, parser_of, plan_run
+from medqn_tianshou.experiments.settings import load_settings
+
+KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant")
+OF_THE_SWEEP = {
+    "task": "list it in tasks",
+    "game": "list it in tasks",
+    "algo": "list it in algorithms",
+    "seed": "list it in seeds",
+    "logdir": "use --out",
+    "no-progress": "leave it out",
+    "resume": "leave it out: runs go on by themselves",
+    "auto-resume": "leave it out: runs go on by themselves",
+    "watch": "leave it out",
+    "render": "leave it out",
+    "help": "leave it out",
+}
+"""Flags that a sweep gives its runs itself, and what to do instead."""
+
+
+class SweepFileError(ValueError):
+    """A file that is not right; its text names key, value and remedy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A named set of settings.
+
+    :param name: its name; empty for the only one of a file without variants.
+    :param algorithms: those it is for.
+    :param settings: flags and values; a list is an axis.
+    """
+
+    name: str = ""
+    algorithms: tuple[str, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What a file says, checked but for the values of flags.
+
+    :param name: its name.
+    :param family: whose experiments it runs.
+    :param tasks: the tasks.
+    :param algorithms: the algorithms.
+    :param seeds: the seeds.
+    :param settings: flags and values of all runs; a list is an axis.
+    :param own_settings: those of an algorithm's runs, which win over these.
+    :param variants: named sets of settings, which win over both; at least one.
+    """
+
+    name: str
+    family: str
+    tasks: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    settings: dict[str, Any]
+    own_settings: dict[str, dict[str, Any]]
+    variants: tuple[Variant, ...]
+
+    def plans(self, out: Path) -> list[RunPlan]:
+        """Expand to the runs, and check the command line of each.
+
+        :param out: the folder of the sweep.
+        :raises SweepFileError: if a run's command line is wrong.
+        """
+        task_flag = parser_of(self.family).flag_of("task")
+        plans = []
+        # Seed by seed, so that an interrupted sweep is complete for its first seeds.
+        for seed, task, algo in product(self.seeds, self.tasks, self.algorithms):
+            for label, flags in self._settings_of(algo):
+                where = [task, algo, *label, f"seed{seed}"]
+                command = [task_flag, task, "--algo", algo, *flags, "--seed", str(seed)]
+                try:
+                    plan = plan_run(
+                        self.family,
+                        command,
+                        name=_file_name("_".join(where)),
+                        logdir=out / "runs" / _file_name("_".join(label)),
+                    )
+                except PlanError as error:
+                    raise SweepFileError(f"run {' '.join(where)}: {error}") from None
+                plans.append(plan)
+        names = [plan.name for plan in plans]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SweepFileError(f"has two runs with the name {twice}; rename a variant")
+        return plans
+
+    def _settings_of(self, algo: str) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield each combination of an algorithm's settings: its label, and its flags."""
+        for variant in self.variants:
+            if algo not in variant.algorithms:
+                continue
+            settings = {**self.settings, **self.own_settings.get(algo, {}), **variant.settings}
+            axes = [key for key, value in settings.items() if isinstance(value, list)]
+            for values in product(*(settings[axis] for axis in axes)):
+                chosen = dict(zip(axes, values, strict=True))
+                label = [f"{key}={_text(value)}" for key, value in chosen.items()]
+                flags = [
+                    word
+                    for key, value in {**settings, **chosen}.items()
+                    for word in _flag(key, value)
+                ]
+                yield [variant.name, *label] if variant.name else label, flags
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a file and check all but the values of flags.
+
+    :param path: the file.
+    :raises SweepFileError: if it is not right.
+    """
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SweepFileError(f"cannot be read ({error.strerror}); name a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SweepFileError(f"is not TOML ({error}); mend it") from None
+    for key in content:
+        if key not in KEYS:
+            _unknown(key, content[key], KEYS, "a key of a sweep")
+    family = content.get("family")
+    if family not in FAMILIES:
+        _unknown("family", family, list(FAMILIES), "a family", is_value=True)
+    known = list(load_settings(family)["algo"])
+    algorithms = _strings("algorithms", content.get("algorithms"), known)
+    settings, own = _settings_tables(content.get("settings", {}), family, algorithms)
+    return Sweep(
+        name=_name("name", content.get("name", path.stem)),
+        family=family,
+        tasks=_strings("tasks", content.get("tasks")),
+        algorithms=algorithms,
+        seeds=_seeds(content.get("seeds", 1)),
+        settings=settings,
+        own_settings=own,
+        variants=_variants(content.get("variant", []), family, algorithms),
+    )
+
+
+def _settings_tables(
+    table: Any, family: str, algorithms: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Split ``[settings]`` into the settings of all runs, and ``[settings.ALGORITHM]``."""
+    if not isinstance(table, dict):
+        _bad("settings", table, "must be a table; write [settings] and flags below it")
+    own = {}
+    for key in [key for key, value in table.items() if isinstance(value, dict)]:
+        if key not in algorithms:
+            _unknown(f"settings.{key}", "a table", algorithms, "one of the algorithms", key=key)
+        own[key] = _settings(f"settings.{key}", table[key], family)
+    plain = {key: value for key, value in table.items() if key not in own}
+    return _settings("settings", plain, family), own
+
+
+def _settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
+    """Check that all keys are flags, and that all values can be a flag's."""
+    flags = [
+        flag.removeprefix("--")
+        for action in parser_of(family)._actions
+        for flag in action.option_strings
+        if flag.startswith("--") and not flag.startswith("--no-")
+    ]
+    checked = {}
+    for written, value in table.items():
+        key = written.replace("_", "-")
+        if key in OF_THE_SWEEP:
+            _bad(f"{where}.{written}", value, f"is the sweep's own; {OF_THE_SWEEP[key]}")
+        if key not in flags:
+            _unknown(f"{where}.{written}", value, flags, f"a flag of medqn train {family}", key=key)
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            _bad(f"{where}.{written}", value, "is an axis without values; give some or leave it")
+        for one in values:
+            if not isinstance(one, str | int | float):
+                _bad(f"{where}.{written}", one, "must be a number, a text, true or false")
+            if values.count(one) > 1:
+                _bad(f"{where}.{written}", value, f"has {one!r} twice; leave one out")
+        checked[key] = value
+    return checked
+
+
+def _variants(tables: Any, family: str, algorithms: tuple[str, ...]) -> tuple[Variant, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        _bad("variant", tables, "must be tables; write [[variant]] above each")
+    variants = []
+    for number, table in enumerate(tables, 1):
+        where = f"variant {number}"
+        if "name" not in table:
+            _bad(where, "without a name", "must have one; add name = '...'")
+        settings = {key: v for key, v in table.items() if key not in ("name", "algorithms")}
+        chosen = _strings(
+            f"{where}.algorithms", table.get("algorithms", list(algorithms)), algorithms
+        )
+        name = _name(f"{where}.name", table["name"])
+        variants.append(
+            Variant(name=name, algorithms=chosen, settings=_settings(where, settings, family))
+        )
+    if not variants:
+        return (Variant(algorithms=algorithms),)
+    for algo in algorithms:
+        if not any(algo in variant.algorithms for variant in variants):
+            _bad("algorithms", algo, "is in no variant; add it to one, or leave it out")
+    return tuple(variants)
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    """A number of seeds, from 0 on, or the seeds."""
+    if type(value) is int and value >= 1:
+        return tuple(range(value))
+    is_list = isinstance(value, list) and len(value) > 0
+    if not is_list or not all(type(seed) is int and seed >= 0 for seed in value):
+        _bad("seeds", value, "must be how many, as 5, or a list of whole numbers, as [0, 7]")
+    if len(set(value)) < len(value):
+        _bad("seeds", value, "has a seed twice; leave one out")
+    return tuple(value)
+
+
+def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tuple[str, ...]:
+    """A text, or a list of different texts."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
+        _bad(key, value, "must be a list of names, as ['a', 'b']")
+    for one in values:
+        if values.count(one) > 1:
+            _bad(key, value, f"has {one!r} twice; leave one out")
+        if choices is not None and one not in choices:
+            _unknown(key, one, choices, "known here", is_value=True)
+    return tuple(values)
+
+
+def _name(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not _file_name(value).strip("."):
+        _bad(key, value, "must be a name, as 'small buffer'")
+    return value
+
+
+def _unknown(
+    where: str,
+    value: Any,
+    choices: Sequence[str],
+    what: str,
+    *,
+    key: str | None = None,
+    is_value: bool = False,
+) -> NoReturn:
+    nearest = difflib.get_close_matches(str(value) if is_value else key or where, choices, n=1)
+    few = ", ".join(choices) if len(choices) < 12 else "those that --help lists"
+    hint = f"did you mean {nearest[0]}?" if nearest else f"choose from {few}"
+    _bad(where, value, f"is not {what}; {hint}")
+
+
+def _bad(key: str, value: Any, problem: str) -> NoReturn:
+    raise SweepFileError(f"{key} = {value!r} {problem}")
+
+
+def _flag(key: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{key}" if value else f"--no-{key}"]
+    return [f"--{key}", str(value)]
+
+
+def _text(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _file_name(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "._=+-" else "-" for c in text)

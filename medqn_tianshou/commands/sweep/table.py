@@ -1,0 +1,137 @@
+"""What a sweep shows while it runs: a table on a terminal, a line for each change elsewhere."""
+
+import csv
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO, get_args
+
+from medqn_tianshou.commands.sweep.runner import RunStatus, State
+
+REDRAW_SECONDS = 1.0
+TAIL_NBYTES = 200
+"""More than a line of ``episodes.csv`` has."""
+
+
+class SweepTable:
+    """Shows how far the runs are.
+
+    :param stream: where to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._on_terminal = stream.isatty()
+        self._lines_drawn = 0
+        self._last_time = 0.0
+        self._told: dict[str, tuple[State, int, str]] = {}
+
+    def show(self, runs: Sequence[RunStatus]) -> None:
+        """Show what is new.
+
+        :param runs: all runs of the sweep.
+        """
+        news = [run for run in runs if self._told.get(run.plan.name) != _state(run)]
+        self._told.update({run.plan.name: _state(run) for run in news})
+        if self._on_terminal:
+            if news or time.monotonic() - self._last_time >= REDRAW_SECONDS:
+                self._draw(runs)
+        else:
+            for run in news:
+                if run.state != "waiting" or run.reason:
+                    print(_line(run, _counts(runs)), file=self._stream, flush=True)
+
+    def _draw(self, runs: Sequence[RunStatus]) -> None:
+        width, height = shutil.get_terminal_size()
+        order = {"running": 0, "failed": 1, "stopped": 2, "waiting": 3, "finished": 4}
+        rows = [_row(run) for run in sorted(runs, key=lambda run: order[run.state])]
+        shown = rows[: max(height - 4, 1)]
+        if len(shown) < len(rows):
+            shown.append([f"... {len(rows) - len(shown)} more"])
+        lines = [_summary(runs), *align([HEADINGS, *shown])]
+        up = f"\x1b[{self._lines_drawn}A" if self._lines_drawn else ""
+        text = "".join(f"\x1b[2K{line[: width - 1]}\n" for line in lines)
+        self._stream.write(f"{up}{text}\x1b[J")
+        self._stream.flush()
+        self._lines_drawn, self._last_time = len(lines), time.monotonic()
+
+
+HEADINGS = ["run", "state", "env step", "return", "attempts", ""]
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Write rows as lines with columns below each other.
+
+    :param rows: the cells; a row may have fewer than the others.
+    """
+    columns = max(map(len, rows))
+    full = [[*row, *[""] * (columns - len(row))] for row in rows]
+    widths = [max(len(row[i]) for row in full) for i in range(columns)]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in full
+    ]
+
+
+def progress(run: RunStatus) -> tuple[int, float | None]:
+    """Tell how many environment steps a run has done, and its last return, if it has any yet.
+
+    :param run: the run.
+    """
+    if run.folder is None:
+        return 0, None
+    if run.state == "finished":
+        summary = json.loads((run.folder / "summary.json").read_text())
+        return int(summary["env_steps"]), summary["final_return"]
+    return _last_episode(run.folder / "episodes.csv")
+
+
+def _last_episode(path: Path) -> tuple[int, float | None]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(size - TAIL_NBYTES, 0))
+            # The last line may be half written, the first half read.
+            whole = file.read().decode().split("\n")[:-1]
+        env_step, episode_return, _ = list(csv.reader(whole))[-1]
+        return int(env_step), float(episode_return)
+    except (OSError, ValueError, IndexError):
+        return 0, None
+
+
+def _state(run: RunStatus) -> tuple[State, int, str]:
+    return run.state, run.attempts, run.reason
+
+
+def _row(run: RunStatus) -> list[str]:
+    steps, last_return = progress(run)
+    return [
+        run.plan.name,
+        run.state,
+        f"{steps:,} of {run.plan.env_steps:,}",
+        "" if last_return is None else f"{last_return:.1f}",
+        str(run.attempts),
+        "before" if run.was_finished else run.reason,
+    ]
+
+
+def _line(run: RunStatus, counts: str) -> str:
+    _, last_return = progress(run)
+    notes = [f"attempt {run.attempts}"] if run.attempts > 1 else []
+    if run.state == "finished" and last_return is not None:
+        notes.append(f"return {last_return:.1f}")
+    notes += ["before"] if run.was_finished else []
+    notes += [run.reason] if run.reason else []
+    return f"[{counts}] {run.state:8} {run.plan.name}{': ' * bool(notes)}{', '.join(notes)}"
+
+
+def _counts(runs: Sequence[RunStatus]) -> str:
+    return f"{sum(run.state == 'finished' for run in runs)}/{len(runs)}"
+
+
+def _summary(runs: Sequence[RunStatus]) -> str:
+    count = Counter(run.state for run in runs)
+    return ", ".join(f"{count[state]} {state}" for state in get_args(State) if count[state])

@@ -1,0 +1,1 @@
+"""The same results, sooner. Everything works without this package, more slowly."""

@@ -1,0 +1,177 @@
+"""TD targets, and the observations they need, without reading anything twice or in vain."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer
+
+from medqn_tianshou.algorithm.networks import to_device
+from medqn_tianshou.replay import CompactVectorReplayBuffer
+
+Index = NDArray[np.int_]
+
+_PLAIN_BUFFERS = (CompactVectorReplayBuffer, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer)
+
+
+class SingleFetch:
+    """Stands in for a replay buffer in Tianshou's ``update``: each observation is read once.
+
+    Tianshou reads with a batch its successors, which n-step targets do not use, and then both again
+    n steps on. Here ``obs_next`` is n steps on to begin with, and nothing else is read.
+
+    The states to consolidate on are read with them, if they are the buffer's: one request decodes
+    what lies close together once, and puts all in one array, where :func:`join` need not copy.
+
+    :param buffer: a buffer for which :meth:`suits` holds.
+    :param n_step: steps of reward before bootstrapping.
+    :param draw_states: draws the indices of states for a number of transitions; None draws none.
+    """
+
+    def __init__(
+        self,
+        buffer: ReplayBuffer,
+        n_step: int,
+        draw_states: Callable[[int], list[Index]] | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.n_step = n_step
+        self.steps: Steps
+        self.states: list[NDArray[Any]] = []
+        self._draw_states = draw_states
+
+    @staticmethod
+    def suits(buffer: ReplayBuffer) -> bool:
+        """Whether ``sample`` does nothing more for this buffer, such as weighing its draws."""
+        return type(buffer) in _PLAIN_BUFFERS
+
+    def sample(self, batch_size: int | None) -> tuple[Batch, Index]:
+        """Draw transitions as the buffer does."""
+        indices = self.buffer.sample_indices(batch_size)
+        drawn = [] if self._draw_states is None else self._draw_states(len(indices))
+        if isinstance(self.buffer, CompactVectorReplayBuffer):
+            index_NI, (act_NI, *fields), observations = self.buffer.fetch(
+                indices, self.n_step, drawn
+            )
+            steps = Steps.of(self.buffer, index_NI, act_NI[0], *fields)
+        else:
+            steps = Steps.read(self.buffer, indices, self.n_step)
+            observations = self._read([indices, *drawn], steps.index_NI[-1])
+        self.steps = steps
+        obs, *states, obs_next = observations
+        self.states = [getattr(state, "obs", state) for state in states]
+        batch = Batch()
+        batch.__dict__.update(  # all of them arrays, or batches: nothing to convert
+            obs=obs,
+            act=steps.act_I,
+            rew=steps.rew_NI[0],
+            terminated=steps.terminated_NI[0],
+            truncated=steps.truncated_NI[0],
+            done=steps.terminated_NI[0] | steps.truncated_NI[0],
+            obs_next=obs_next,
+        )
+        return batch, indices
+
+    def _read(self, current: list[Index], last: Index) -> list[Any]:
+        """Read observations at some indices, and the successors of the last."""
+        buffer = self.buffer
+        if buffer._save_obs_next:
+            return [*(buffer.get(i, "obs") for i in current), successors(buffer, last)]
+        parts = [*current, buffer.next(last)]
+        stops = np.cumsum([len(index) for index in parts]).tolist()
+        whole = buffer.get(np.concatenate(parts), "obs")
+        return [whole[stop - len(index) : stop] for index, stop in zip(parts, stops, strict=True)]
+
+
+class Steps(NamedTuple):
+    """Some transitions and those that follow, up to the ends of their episodes."""
+
+    index_NI: Index
+    act_I: Any
+    rew_NI: NDArray[np.float64]
+    terminated_NI: NDArray[np.bool_]
+    truncated_NI: NDArray[np.bool_]
+    end_NI: NDArray[np.bool_]
+    """Where nothing follows: the episode is done, or goes on after what is stored."""
+
+    @classmethod
+    def read(cls, buffer: ReplayBuffer, indices: Index, n_step: int) -> Self:
+        """Read what targets need but observations; no more than that, however large the buffer."""
+        steps = [indices]
+        for _ in range(n_step - 1):
+            steps.append(buffer.next(steps[-1]))
+        index_NI = np.stack(steps)
+        keys = ("rew", "terminated", "truncated")
+        fields = (np.asarray(buffer.get(index_NI, key, stack_num=1)) for key in keys)
+        return cls.of(buffer, index_NI, buffer.get(indices, "act", stack_num=1), *fields)
+
+    @classmethod
+    def of(
+        cls,
+        buffer: ReplayBuffer,
+        index_NI: Index,
+        act_I: Any,
+        rew_NI: NDArray[np.float64],
+        terminated_NI: NDArray[np.bool_],
+        truncated_NI: NDArray[np.bool_],
+    ) -> Self:
+        """Find the ends in what was read."""
+        end_NI = terminated_NI | truncated_NI
+        if len(index_NI) > 1:
+            end_NI |= np.isin(index_NI, buffer.unfinished_index())
+        return cls(index_NI, act_I, rew_NI, terminated_NI, truncated_NI, end_NI)
+
+
+def join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays; those that lie one after another in memory need no copy."""
+    first = arrays[0]
+    place = first.ctypes.data
+    for array in arrays:
+        if (
+            array.base is not first.base
+            or array.ctypes.data != place
+            or not array.flags.c_contiguous
+        ):
+            return np.concatenate(arrays)
+        place += array.nbytes
+    if first.base is None:
+        return np.concatenate(arrays)
+    count = sum(map(len, arrays))
+    return np.lib.stride_tricks.as_strided(first, (count, *first.shape[1:]), first.strides)
+
+
+def successors(buffer: ReplayBuffer, indices: Index) -> Any:
+    """Read the successors of some transitions, and nothing else."""
+    if isinstance(buffer, CompactVectorReplayBuffer) or buffer._save_obs_next:
+        return buffer.get(indices, "obs_next")
+    return buffer.get(buffer.next(indices), "obs")
+
+
+def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The targets of Tianshou's ``compute_nstep_return``, bit for bit.
+
+    That one reads rewards and flags of the whole buffer.
+
+    :param steps: the transitions.
+    :param value_I: values of the successors of the last of them.
+    :param gamma: discount factor.
+    :return: shape (indices, 1).
+    """
+    n_step, count = steps.index_NI.shape
+    return_I = np.zeros(count)
+    length_I = np.full(count, n_step)
+    for n in range(n_step - 1, -1, -1):
+        length_I[steps.end_NI[n]] = n + 1
+        return_I[steps.end_NI[n]] = 0.0
+        return_I = steps.rew_NI[n] + gamma * return_I
+    discounts = np.cumprod([1.0] + [gamma] * n_step)
+    factor_I = discounts[length_I] * ~steps.terminated_NI[-1]
+    # In double precision, as Tianshou has it.
+    if value_I.device.type == "cpu":  # numpy's calls take a fraction of torch's
+        values = value_I.numpy()
+        returns = values.astype(float) * factor_I + return_I
+        return torch.from_numpy(returns.astype(values.dtype))[:, None]
+    factor, reward = (to_device(array, value_I.device) for array in (factor_I, return_I))
+    return (value_I.double() * factor + reward).to(value_I.dtype)[:, None]

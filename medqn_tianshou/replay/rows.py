@@ -1,0 +1,275 @@
+"""The observations of one environment, in order: as encoded blocks, or as rows of equal size."""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medqn_tianshou.replay.codecs import ChangeCodec
+
+_POINTER_NBYTES = 8
+_ARRAY_OVERHEAD = sys.getsizeof(np.empty(0, np.uint8)) + _POINTER_NBYTES
+_BYTES_OVERHEAD = sys.getsizeof(b"") + _POINTER_NBYTES
+
+Numbers = NDArray[np.int64]
+
+
+class RowStore(ABC):
+    """A sequence of rows, numbered from 0, that grows at one end and is cut off at the other.
+
+    :param shape: the shape of a row.
+    :param dtype: its dtype.
+    :param block_len: rows per block; what is old goes a block at a time.
+    :param tail: how many of the newest rows are quick to get at.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.block_len = block_len
+        self.tail = tail
+        self.cells = int(np.prod(shape, dtype=np.int64))
+        self.first = 0
+        """The number of the oldest row still held, the first of its block."""
+        self.next = 0
+        """The number that the next row will get."""
+        self.nbytes = 0
+        """Bytes held: rows, and what it takes to hold them."""
+
+    @property
+    @abstractmethod
+    def can_drop(self) -> bool:
+        """Whether there is a full block besides the newest row."""
+
+    @abstractmethod
+    def growth_nbytes(self, rows: int) -> int:
+        """The most that so many more rows add to ``nbytes``."""
+
+    @abstractmethod
+    def most_growth_nbytes(self, rows: int) -> int:
+        """The most that so many more rows ever add to ``nbytes``, however full it is."""
+
+    @abstractmethod
+    def equals(self, number: int, row: NDArray[Any]) -> bool:
+        """Whether a row of the tail is this one, bit for bit."""
+
+    @abstractmethod
+    def append(self, row: NDArray[Any]) -> None:
+        """Append a copy of a row."""
+
+    @abstractmethod
+    def drop_block(self) -> None:
+        """Forget the oldest block."""
+
+    @abstractmethod
+    def read(self, numbers: Numbers, places: Numbers, out: NDArray[Any]) -> None:
+        """Read rows.
+
+        :param numbers: their numbers, in any order, repeats allowed.
+        :param places: the place in ``out`` for each of them.
+        :param out: shape (places, cells).
+        """
+
+    @abstractmethod
+    def pieces(self) -> Iterator[Any]:
+        """All rows for a file."""
+
+    @abstractmethod
+    def describe(self) -> list[int]:
+        """What :meth:`restore` needs to know beforehand: the sizes of the pieces."""
+
+    @abstractmethod
+    def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:
+        """Read back what :meth:`pieces` gave; False if it cannot be right.
+
+        :param sizes: from :meth:`describe`.
+        :param take: reads a number of bytes.
+        """
+
+    def _by_block(
+        self, numbers: Numbers, places: Numbers
+    ) -> Iterator[tuple[int, Numbers, Numbers]]:
+        """Split numbers, in ascending order, into the rows of each block, with their places."""
+        order = np.argsort(numbers, kind="stable")
+        places = places[order]
+        blocks, rows = np.divmod(numbers[order] - self.first, self.block_len)
+        starts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist()]
+        for block, start, stop in zip(
+            blocks[starts].tolist(), starts, [*starts[1:], len(rows)], strict=True
+        ):
+            yield block, rows[start:stop], places[start:stop]
+
+
+class EncodedRows(RowStore):
+    """Rows of bytes, in blocks that are encoded when they are full."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
+    ) -> None:
+        super().__init__(shape, dtype, block_len, tail)
+        self._codec = ChangeCodec(self.cells)
+        self._blocks: list[bytes] = []
+        self._open: list[NDArray[Any]] = []  # not yet in a block; the tail is always here
+
+    @property
+    def can_drop(self) -> bool:  # noqa: D102
+        return bool(self._blocks)
+
+    def growth_nbytes(self, rows: int) -> int:  # noqa: D102
+        # Encoding a block frees more than it takes.
+        return rows * (self.cells + _ARRAY_OVERHEAD)
+
+    def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
+        return self.growth_nbytes(rows)
+
+    def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
+        return self._open[number - self.next].tobytes() == row.tobytes()
+
+    @property
+    def _most_open(self) -> int:
+        return self.block_len + self.tail - 1
+
+    def append(self, row: NDArray[Any]) -> None:  # noqa: D102
+        if len(self._open) == self._most_open:
+            block = self._codec.encode(np.stack(self._open[: self.block_len]))
+            del self._open[: self.block_len]
+            self.nbytes -= self.growth_nbytes(self.block_len)
+            self._append_block(block)
+        self._append_open(row.reshape(-1).copy())
+        self.next += 1
+
+    def _append_open(self, row: NDArray[Any]) -> None:
+        self._open.append(row)
+        self.nbytes += self.growth_nbytes(1)
+
+    def _append_block(self, block: bytes) -> None:
+        self._blocks.append(block)
+        self.nbytes += len(block) + _BYTES_OVERHEAD
+
+    def drop_block(self) -> None:  # noqa: D102
+        self.nbytes -= len(self._blocks[0]) + _BYTES_OVERHEAD
+        del self._blocks[0]
+        self.first += self.block_len
+
+    def read(self, numbers: Numbers, places: Numbers, out: NDArray[Any]) -> None:  # noqa: D102
+        for block, rows, row_places in self._by_block(numbers, places):
+            if block < len(self._blocks):
+                self._codec.decode(self._blocks[block], self.block_len, rows, row_places, out)
+            else:
+                rows += (block - len(self._blocks)) * self.block_len
+                for row, place in zip(rows.tolist(), row_places.tolist(), strict=True):
+                    out[place] = self._open[row]
+
+    def pieces(self) -> Iterator[Any]:  # noqa: D102
+        yield from self._blocks
+        for row in self._open:
+            yield row.tobytes()
+
+    def describe(self) -> list[int]:  # noqa: D102
+        return [len(self._open), *map(len, self._blocks)]
+
+    def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:  # noqa: D102
+        open_count, *block_sizes = sizes
+        for size in block_sizes:
+            block = take(size)
+            if not self._codec.check(block, self.block_len):
+                return False
+            self._append_block(block)
+        for _ in range(open_count):
+            self._append_open(np.frombuffer(take(self.cells), np.uint8))
+        self.next = self.first + len(block_sizes) * self.block_len + open_count
+        return min(self.tail, self.next) <= open_count <= self._most_open
+
+
+class FixedRows(RowStore):
+    """Rows of equal size: booleans as bits, all else as it comes."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
+    ) -> None:
+        super().__init__(shape, dtype, block_len, tail)
+        self._is_bits = dtype == np.bool_
+        self._width = -(-self.cells // 8) if self._is_bits else self.cells
+        self._packed_dtype = np.dtype(np.uint8) if self._is_bits else dtype
+        self._blocks: list[NDArray[Any]] = []
+
+    @property
+    def can_drop(self) -> bool:  # noqa: D102
+        return len(self._blocks) > 1
+
+    @property
+    def _block_nbytes(self) -> int:
+        row_nbytes = self._width * self._packed_dtype.itemsize
+        return self.block_len * row_nbytes + _ARRAY_OVERHEAD
+
+    def growth_nbytes(self, rows: int) -> int:  # noqa: D102
+        held = len(self._blocks) * self.block_len
+        blocks = -(-max(self.next - self.first + rows - held, 0) // self.block_len)
+        return blocks * self._block_nbytes
+
+    def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
+        return -(-rows // self.block_len) * self._block_nbytes
+
+    def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
+        block, place = divmod(number - self.first, self.block_len)
+        return bool(self._blocks[block][place].tobytes() == self._pack(row).tobytes())
+
+    def _pack(self, row: NDArray[Any]) -> NDArray[Any]:
+        return np.packbits(row) if self._is_bits else row.reshape(-1)
+
+    def append(self, row: NDArray[Any]) -> None:  # noqa: D102
+        place = (self.next - self.first) % self.block_len
+        if place == 0:
+            self._append_block()
+        self._blocks[-1][place] = self._pack(row)
+        self.next += 1
+
+    def _append_block(self) -> None:
+        self._blocks.append(np.zeros((self.block_len, self._width), self._packed_dtype))
+        self.nbytes += self._block_nbytes
+
+    def drop_block(self) -> None:  # noqa: D102
+        del self._blocks[0]
+        self.nbytes -= self._block_nbytes
+        self.first += self.block_len
+
+    def read(self, numbers: Numbers, places: Numbers, out: NDArray[Any]) -> None:  # noqa: D102
+        if not self._is_bits:
+            for block, rows, row_places in self._by_block(numbers, places):
+                out[row_places] = self._blocks[block][rows]
+            return
+        packed = np.empty((len(numbers), self._width), np.uint8)
+        for block, rows, row_places in self._by_block(numbers, np.arange(len(numbers))):
+            packed[row_places] = self._blocks[block][rows]
+        out[places] = np.unpackbits(packed, axis=1, count=self.cells).view(np.bool_)
+
+    def pieces(self) -> Iterator[Any]:  # noqa: D102
+        for block in self._blocks:
+            yield block.tobytes()
+
+    def describe(self) -> list[int]:  # noqa: D102
+        return [self.next - self.first]
+
+    def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:  # noqa: D102
+        (count,) = sizes
+        self.next = self.first + count
+        for _ in range(-(-count // self.block_len)):
+            values = take(self._block_nbytes - _ARRAY_OVERHEAD)
+            self._append_block()
+            self._blocks[-1][:] = np.frombuffer(values, self._packed_dtype).reshape(
+                self.block_len, self._width
+            )
+        return True
+
+
+def make_rows(shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int) -> RowStore:
+    """Choose the store for rows of a shape and dtype."""
+    if dtype.hasobject:
+        raise TypeError(f"observations of dtype {dtype} cannot be stored; use a numeric dtype")
+    kind = EncodedRows if dtype == np.uint8 else FixedRows
+    return kind(shape, dtype, block_len, tail)

@@ -1,0 +1,131 @@
+"""The parts of all environments, filled under one cap of bytes."""
+
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medqn_tianshou.replay.columns import TightColumn
+from medqn_tianshou.replay.part import Part
+from medqn_tianshou.replay.rows import make_rows
+from medqn_tianshou.replay.trees import Leaves
+
+FRAMES_PER_BLOCK = 24
+"""Frames that are encoded together: more take less memory, fewer are quicker to read."""
+_MOST_ROWS_PER_BLOCK = 8192
+_ROW_OVERHEAD = 128
+_RUN_NBYTES = 32
+_SMALLEST_RING = 64
+_RING_GROWTH = 1.25
+
+
+class Storage:
+    """Adds transitions, and forgets the oldest where they would take too much.
+
+    :param parts: one for each environment.
+    :param max_bytes: the most bytes that they may hold together; None is no limit.
+    """
+
+    def __init__(self, parts: list[Part], max_bytes: int | None) -> None:
+        self.parts = parts
+        self.max_bytes = max_bytes
+        self.is_capped = False
+        """Whether ``max_bytes``, and not their size, has made the parts forget transitions."""
+        self._sure_adds = 0.0  # adds that surely fit; counting bytes takes longer than adding
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(part.nbytes for part in self.parts)
+
+    def prepare(self, rows: Leaves, fields: Leaves) -> None:
+        """Learn the shapes and dtypes of transitions from the first.
+
+        :param rows: rows of observations, one for each of some environments.
+        :param fields: all other fields but the flags, likewise.
+        """
+        if not self.parts[0].stores:
+            self._make_stores(rows, fields)
+        known = self.parts[0].columns
+        if fields.keys() <= known.keys():
+            return
+        for name in [name for name in fields if name not in known]:  # an info that comes late
+            for part in self.parts:
+                part.columns[name] = _make_column(fields[name], part.ring)
+            self.make_room(0)
+
+    def _make_stores(self, rows: Leaves, fields: Leaves) -> None:
+        stack_num, part_size = self.parts[0].stack_num, self.parts[0].maxsize
+        ring = min(part_size, _SMALLEST_RING)
+        row_nbytes = sum(row.nbytes // len(row) + _ROW_OVERHEAD for row in rows.values())
+        fixed = ring * sum(value.nbytes // len(value) + _RUN_NBYTES for value in fields.values())
+
+        def least(block_len: int) -> int:
+            # The newest transition and the next, in blocks that hold no more than a row of them.
+            count = 3 * block_len + 2 * (stack_num + 1)
+            return int(len(self.parts) * (fixed + count * row_nbytes))
+
+        block_len = FRAMES_PER_BLOCK
+        if all(row.dtype != np.uint8 for row in rows.values()):
+            block_len = min(max(part_size // 16, block_len), _MOST_ROWS_PER_BLOCK)
+        if self.max_bytes is not None:
+            while block_len > 1 and least(block_len) > self.max_bytes:
+                block_len //= 2
+            if least(block_len) > self.max_bytes:
+                raise ValueError(
+                    f"max_bytes={self.max_bytes} cannot hold these observations; "
+                    f"take at least {least(block_len)}"
+                )
+        for part in self.parts:
+            part.stores = {
+                name: make_rows(row.shape[1:], row.dtype, block_len, stack_num)
+                for name, row in rows.items()
+            }
+            part.columns = {name: _make_column(value, ring) for name, value in fields.items()}
+            part.columns["flags"] = TightColumn((), np.dtype(np.uint8), ring)
+            part.ring = ring
+
+    def add(self, part: Part, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
+        """Add a transition to one of the parts, as :meth:`Part.add` does."""
+        if len(part) == part.ring < part.maxsize:
+            self._grow_ring(part)
+        while len(part) >= part.ring:
+            part.forget_oldest()
+        if self._sure_adds < 1:
+            self.make_room(part.next_add_nbytes)
+        self._sure_adds -= 1
+        part.add(stacks, successor, fields)
+        for column in part.columns.values():
+            if column.is_wider:
+                column.is_wider = False
+                self.make_room(0)
+
+    def _grow_ring(self, part: Part) -> None:
+        ring = min(part.maxsize, int(part.ring * _RING_GROWTH))
+        new = sum(column.values.nbytes for column in part.columns.values()) * ring // part.ring
+        # The old ring stays until all is moved.
+        if self.max_bytes is None or self.nbytes + new <= self.max_bytes:
+            part.resize_ring(ring)
+            self._sure_adds = 0
+        else:
+            self.is_capped = True
+
+    def make_room(self, nbytes: int) -> None:
+        """Forget the oldest of the environment that holds most, until so many bytes are free."""
+        if self.max_bytes is None:
+            self._sure_adds = inf
+            return
+        while self.nbytes + nbytes > self.max_bytes:
+            if any(part.shrink_ring(_SMALLEST_RING) for part in self.parts):
+                continue
+            if not any(part.forget_block() for part in sorted(self.parts, key=len)[::-1]):
+                break
+            self.is_capped = True
+        free = self.max_bytes - self.nbytes
+        most = max(part.most_add_nbytes for part in self.parts)
+        self._sure_adds = free // most if most else 0
+
+
+def _make_column(values: NDArray[Any], ring: int) -> TightColumn:
+    return TightColumn(values.shape[1:], values.dtype, ring)

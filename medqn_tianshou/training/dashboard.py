@@ -1,0 +1,127 @@
+"""What TensorBoard shows of a run: the layout of its custom scalars, the probe, the HParams tab."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.tensorboard.summary import hparams
+
+from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.algorithm.samplers import ObservationBuffer, Observations, RealStateSampler
+
+PROBE_STATES = 64
+"""Two passes over so many cost one update's time, every thousand environment steps."""
+
+
+def _chart(*tags: str) -> list[Any]:
+    return ["Multiline", list(tags)]
+
+
+LAYOUT = {
+    "learning": {
+        "return: training, evaluation": _chart("train/returns_stat/mean", "test/returns_stat/mean"),
+        "loss: TD, consolidation": _chart("update/td_loss", "update/consolidation_loss"),
+        "lambda": _chart("train/consolidation_coef"),
+        "epsilon": _chart("train/epsilon"),
+    },
+    "Q values on the probe states": {
+        "scale: mean and largest": _chart("probe/q_mean", "probe/q_abs_max"),
+        "drift from the target network": _chart("probe/target_drift"),
+        "churn of the greedy action": _chart("probe/churn"),
+    },
+    "speed": {
+        "environment steps/s": _chart("speed/env_steps_per_s"),
+        "gradient steps/s": _chart("speed/gradient_steps_per_s"),
+    },
+    "memory": {
+        "process, MB": _chart("memory/rss_mb", "memory/peak_rss_mb", "memory/children_rss_mb"),
+        "replay buffer, MB": _chart("memory/buffer_mb"),
+        "CUDA, MB": _chart("memory/cuda_mb", "memory/peak_cuda_mb"),
+    },
+}
+"""Of the tab Custom Scalars: categories, their charts, and the tags of each."""
+
+
+class Probe:
+    """Asks the networks about a fixed set of states, whenever a log is due.
+
+    The states are taken from the replay buffer once, as soon as it holds enough, and kept: a change
+    of the greedy action there is what was forgotten or learned (Figure 2 of the paper, live). They
+    are drawn by a generator of their own, so that a run's numbers are the same without them.
+
+    :param buffer: the replay buffer.
+    :param size: how many states; a smaller buffer gives as many as it holds.
+    """
+
+    def __init__(self, buffer: ObservationBuffer, size: int = PROBE_STATES) -> None:
+        self._buffer = buffer
+        maxsize: int = getattr(buffer, "maxsize", size)
+        self._size = min(size, maxsize)
+        self._states: Observations | None = None
+        self._greedy_B: NDArray[np.int64] | None = None
+
+    @torch.no_grad()
+    def measure(self, policy: MeDQNPolicy) -> dict[str, float]:
+        """Measure the Q network on the probe states; nothing before there are any.
+
+        :param policy: the policy.
+        :return: ``q_mean``, the mean value of the best action; ``q_abs_max``, the largest absolute
+            value of any; ``target_drift``, the root mean square distance to the target network;
+            ``churn``, from the second time on: the share of states whose best action has changed.
+        """
+        if self._states is None:
+            if len(self._buffer) < self._size:
+                return {}
+            self._states = RealStateSampler(seed=0).sample(self._size, self._buffer)
+        # forward, not a call: torch.compile would translate the network for this batch size, too.
+        q_BA: torch.Tensor = policy.model.forward(self._states)[0]
+        target_q_BA: torch.Tensor = policy.model_old.forward(self._states)[0]
+        figures = torch.stack(
+            (
+                q_BA.max(dim=1).values.mean(),
+                q_BA.abs().max(),
+                (q_BA - target_q_BA).pow(2).mean().sqrt(),
+            )
+        ).tolist()
+        values = dict(zip(("q_mean", "q_abs_max", "target_drift"), figures, strict=True))
+        greedy_B = q_BA.argmax(dim=1).cpu().numpy()
+        if self._greedy_B is not None:
+            values["churn"] = float((greedy_B != self._greedy_B).mean())
+        self._greedy_B = greedy_B
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states and their last greedy actions: a run that goes on keeps its probe."""
+        states = None if self._states is None else np.asarray(self._states)
+        return {"states": states, "greedy": self._greedy_B}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._states, self._greedy_B = state["states"], state["greedy"]
+
+
+def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -> None:
+    """Write a run's settings and final figures for the HParams tab.
+
+    :param writer: a TensorBoard ``SummaryWriter``.
+    :param folder: the run's, with its ``config.json``.
+    :param metrics: the final figures; those that are None are left out.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except FileNotFoundError:  # a training without a script has none
+        return
+    values = {name: entry["value"] for name, entry in config["settings"].items()}
+    values |= {name: config[name] for name in ("task", "algo", "seed", "device")}
+    plain = {
+        name: value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in values.items()
+    }
+    known = {f"final/{name}": value for name, value in metrics.items() if value is not None}
+    for summary in hparams(plain, known):  # type: ignore[no-untyped-call]
+        writer.file_writer.add_summary(summary)
+    for tag, value in known.items():
+        writer.add_scalar(tag, value)

@@ -1,0 +1,210 @@
+"""Mirrors a run's scalars to Weights & Biases (extra ``wandb``), a row per environment step."""
+
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from torch.utils.tensorboard import SummaryWriter
+
+from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.training.run_folder import RunFolder
+
+Mode = Literal["online", "offline"]
+RECORD = "wandb.json"
+_EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 130}
+
+
+class MirroredWriter(SummaryWriter):
+    """TensorBoard's writer, which also shows each scalar to someone else.
+
+    :param folder: where the event file goes.
+    :param mirror: called with tag and value.
+    """
+
+    def __init__(self, folder: str, mirror: Callable[[str, float], None]) -> None:
+        super().__init__(folder)
+        self._mirror = mirror
+
+    def add_scalar(self, tag: str, scalar_value: Any, *args: Any, **options: Any) -> None:
+        """Write a scalar, and show it."""
+        super().add_scalar(tag, scalar_value, *args, **options)
+        self._mirror(tag, float(scalar_value))
+
+
+class WandbMirror:
+    """A run on Weights & Biases. Whatever fails there is told once, and training goes on.
+
+    A row is sent when the next environment step begins. The run folder keeps the last step sent:
+    after a resume, which goes through the steps since the checkpoint once more, those are left out.
+
+    :param run: the run's folder.
+    :param project: ``PROJECT``, or ``ENTITY/PROJECT``.
+    :param mode: ``"online"``, ``"offline"``, or None for what W&B's own settings say.
+    :raises Exception: whatever W&B raises when it cannot begin.
+    """
+
+    def __init__(self, *, run: RunFolder, project: str, mode: Mode | None) -> None:
+        import wandb
+
+        self._run_folder = run
+        self._record = _read_record(run, project)
+        self._row: dict[str, float] = {}
+        self._row_step = 0
+        config = json.loads((run.path / "config.json").read_text())
+        names = {name: config[name] for name in ("task", "algo", "seed")}
+        entity, _, name = project.rpartition("/")
+        self._wandb_run: Any = wandb.init(
+            entity=entity or None,
+            project=name,
+            id=self._record["id"],
+            resume="allow",
+            dir=run.path,
+            name=f"{names['task']} {names['algo']} seed {names['seed']}",
+            group=f"{names['task']} {names['algo']}",
+            config={
+                **names,
+                "device": config["device"],
+                **{name: entry["value"] for name, entry in config["settings"].items()},
+                "versions": config["versions"],
+                "run_folder": str(run.path),
+            },
+            allow_val_change=True,  # a resumed run may have moved
+            mode=mode,
+            # Ours are the words on the terminal, and the progress bar is no log.
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        self._save_record()
+
+    @property
+    def where(self) -> str:
+        """Where the run can be seen, for the user."""
+        run = self._wandb_run
+        if not run.offline:
+            return str(run.url)
+        return f"offline; send it with: wandb sync {Path(run.dir).parent}"
+
+    def add(self, tag: str, value: float, env_step: int) -> None:
+        """Note a scalar, and send those of earlier steps.
+
+        :param tag: its name.
+        :param value: its value.
+        :param env_step: the environment step it belongs to.
+        """
+        if env_step > self._row_step:
+            self._send_row()
+            self._row_step = env_step
+        self._row[tag] = value
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the row that is not sent yet: a run that goes on completes it."""
+        return {"row": dict(self._row), "row_step": self._row_step}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._row, self._row_step = dict(state["row"]), int(state["row_step"])
+
+    def close(self, status: str, figures: dict[str, float | None]) -> None:
+        """Tell how the run ended.
+
+        :param status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
+        :param figures: the final figures; those that are None are left out.
+        """
+        if status == "finished":  # otherwise the row is the checkpoint's, or comes again
+            self._send_row()
+        known = {f"final/{name}": value for name, value in figures.items() if value is not None}
+        self._try(lambda run: run.summary.update({"status": status, **known}))
+        self._try(lambda run: run.finish(exit_code=_EXIT_CODES[status]))
+        self._wandb_run = None
+
+    def _send_row(self) -> None:
+        row, env_step = self._row, self._row_step
+        self._row = {}
+        if not row or env_step <= self._record["env_step"]:
+            return
+        # First the note: a kill between the two loses a row, instead of having one twice.
+        self._record["env_step"] = env_step
+        self._save_record()
+        self._try(lambda run: run.log(row, step=env_step, commit=True))
+
+    def _save_record(self) -> None:
+        self._try(lambda _: self._run_folder.write_json(RECORD, self._record))
+
+    def _try(self, act: Callable[[Any], Any]) -> None:
+        if self._wandb_run is None:
+            return
+        try:
+            act(self._wandb_run)
+        except Exception as error:  # W&B raises many kinds, and none is worth a run
+            self._wandb_run = None
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            print(
+                f"warning: Weights & Biases failed ({reason}); the run goes on without it",
+                file=sys.stderr,
+            )
+
+
+def check_wandb(parser: Parser, project: str | None, mode: Mode | None) -> None:
+    """Report flags that cannot be followed, before anything is written.
+
+    :param parser: reports errors.
+    :param project: ``--wandb``.
+    :param mode: ``--wandb-mode``.
+    """
+    if project is None:
+        if mode is not None:
+            parser.bad("--wandb-mode", mode, "logs nothing by itself; add --wandb PROJECT")
+        return
+    if not project.rpartition("/")[2]:
+        parser.bad("--wandb", repr(project), "names no project; write PROJECT or ENTITY/PROJECT")
+    if find_spec("wandb") is None:
+        parser.bad("--wandb", project, "needs W&B's package; pip install 'medqn-tianshou[wandb]'")
+
+
+def open_wandb(
+    parser: Parser, run: RunFolder, *, project: str | None, mode: Mode | None, is_new: bool
+) -> WandbMirror | None:
+    """Begin, or go on with, the run on Weights & Biases, if the user wants it there.
+
+    :param parser: reports errors.
+    :param run: the run's folder, with its ``config.json``.
+    :param project: ``--wandb``.
+    :param mode: ``--wandb-mode``.
+    :param is_new: whether the run begins; one that goes on does so without W&B if need be.
+    """
+    if project is None:
+        return None
+    try:
+        mirror = WandbMirror(run=run, project=project, mode=mode)
+    except Exception as error:  # W&B raises many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if is_new:
+            run.discard()
+            parser.bad(
+                "--wandb",
+                project,
+                f"cannot be logged to ({reason}); run `wandb login`, or take --wandb-mode offline",
+            )
+        problem = f"cannot be logged to ({reason}); the run goes on without it"
+        print(f"warning: --wandb {project} {problem}", file=sys.stderr)
+        return None
+    print(f"Weights & Biases: {mirror.where}", flush=True)
+    return mirror
+
+
+def _read_record(run: RunFolder, project: str) -> dict[str, Any]:
+    """Read the run's id and the last step sent; a new id where there is none for the project."""
+    try:
+        record = json.loads((run.path / RECORD).read_text())
+        if record["project"] == project:
+            return {
+                "project": project,
+                "id": str(record["id"]),
+                "env_step": int(record["env_step"]),
+            }
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return {"project": project, "id": secrets.token_hex(4), "env_step": -1}

@@ -1,1 +1,0 @@
-"""The command ``medqn report``: tables and figures from the folders of runs."""

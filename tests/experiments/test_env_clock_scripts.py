@@ -1,0 +1,311 @@
+"""The low-dimensional and MinAtar scripts: settings, clocks, and short runs of all of them."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scripts import ROOT
+
+from medqn_tianshou import MeDQNPolicy
+from medqn_tianshou.experiments import lowdim, minatar
+from medqn_tianshou.experiments.settings import load_settings, resolve_settings
+from medqn_tianshou.training.seeding import RunSeeds
+
+SCRIPTS = {
+    "lowdim": (lowdim, "--task"),
+    "minatar": (minatar, "--game"),
+}
+RUNS = [
+    (family, task, algo)
+    for family in SCRIPTS
+    for task in load_settings(family)["task"]
+    for algo in load_settings(family)["algo"]
+]
+LOWDIM = ["--steps", "300", "--warmup-steps", "100", "--no-progress"]
+
+
+def run_folder(logdir):
+    (config,) = logdir.glob("**/config.json")
+    return config.parent
+
+
+def run(family, task, algo, logdir, *flags):
+    script, task_flag = SCRIPTS[family]
+    arguments = [task_flag, task, "--algo", algo, "--logdir", str(logdir), *LOWDIM, *flags]
+    assert script.main(arguments) == 0
+    return run_folder(logdir)
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "algo", "expected"),
+    [
+        # learning rate, buffer, E, lambda_end, C_target, C_current: Tables 3 to 10
+        ("lowdim", "MountainCar-v0", "dqn", (1e-2, 10_000, 1, 0, 100, 8)),
+        ("lowdim", "MountainCar-v0", "dqn-s", (1e-3, 32, 1, 0, 100, 1)),
+        ("lowdim", "MountainCar-v0", "medqn-u", (1e-3, 32, 4, 4, 100, 1)),
+        ("lowdim", "Acrobot-v1", "dqn", (1e-3, 10_000, 1, 0, 100, 1)),
+        ("lowdim", "Acrobot-v1", "dqn-s", (3e-4, 32, 1, 0, 100, 1)),
+        ("lowdim", "Acrobot-v1", "medqn-u", (3e-4, 32, 1, 2, 100, 1)),
+        ("lowdim", "Catcher", "dqn", (1e-4, 10_000, 1, 0, 200, 1)),
+        ("lowdim", "Catcher", "dqn-s", (1e-5, 32, 1, 0, 200, 1)),
+        ("lowdim", "Catcher", "medqn-u", (3e-5, 32, 4, 4, 200, 2)),
+        ("lowdim", "Pixelcopter", "dqn", (3e-5, 10_000, 1, 0, 200, 1)),
+        ("lowdim", "Pixelcopter", "dqn-s", (1e-5, 32, 1, 0, 200, 1)),
+        ("lowdim", "Pixelcopter", "medqn-u", (3e-4, 32, 1, 1, 200, 8)),
+        ("minatar", "asterix", "dqn", (1e-4, 100_000, 1, 0, 1000, 1)),
+        ("minatar", "asterix", "dqn-s", (3e-5, 32, 1, 0, 1000, 1)),
+        ("minatar", "asterix", "medqn-u", (1e-3, 32, 2, 2, 300, 16)),
+        ("minatar", "asterix", "medqn-r", (3e-4, 10_000, 2, 2, 1000, 8)),
+        ("minatar", "breakout", "dqn", (1e-3, 100_000, 1, 0, 1000, 1)),
+        ("minatar", "breakout", "dqn-s", (3e-5, 32, 1, 0, 1000, 1)),
+        ("minatar", "breakout", "medqn-u", (3e-3, 32, 1, 2, 300, 8)),
+        ("minatar", "breakout", "medqn-r", (3e-4, 10_000, 2, 4, 1000, 4)),
+        ("minatar", "space_invaders", "dqn", (3e-4, 100_000, 1, 0, 1000, 1)),
+        ("minatar", "space_invaders", "dqn-s", (3e-5, 32, 1, 0, 1000, 1)),
+        ("minatar", "space_invaders", "medqn-u", (1e-3, 32, 1, 4, 300, 32)),
+        ("minatar", "space_invaders", "medqn-r", (3e-4, 10_000, 2, 2, 1000, 4)),
+        ("minatar", "seaquest", "dqn", (1e-4, 100_000, 1, 0, 1000, 1)),
+        ("minatar", "seaquest", "dqn-s", (3e-5, 32, 1, 0, 1000, 1)),
+        ("minatar", "seaquest", "medqn-u", (3e-3, 32, 1, 2, 300, 32)),
+        ("minatar", "seaquest", "medqn-r", (3e-4, 10_000, 1, 4, 1000, 4)),
+    ],
+)
+def test_settings_are_those_of_the_papers_tables(family, task, algo, expected):
+    settings = resolve_settings(family, algo=algo, task=task)
+    names = (
+        "lr", "buffer_size", "consolidation_epochs", "lambda_end",
+        "target_update_env_steps", "step_per_collect",
+    )  # fmt: skip
+    assert tuple(settings[name].value for name in names) == expected
+
+
+@pytest.mark.parametrize(("family", "task", "algo"), RUNS)
+def test_every_setting_trains_past_its_first_updates(family, task, algo, tmp_path):
+    folder = run(family, task, algo, tmp_path)
+    summary = json.loads((folder / "summary.json").read_text())
+    settings = json.loads((folder / "config.json").read_text())["settings"]
+    epochs, interval = (
+        settings[name]["value"] for name in ("consolidation_epochs", "step_per_collect")
+    )
+    assert summary["gradient_steps"] == -(-200 // interval) * epochs
+    assert summary["status"] == "finished"
+    with (folder / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert int(rows[0]["env_step"]) == 100
+    assert int(rows[-1]["env_step"]) == summary["env_steps"] == 100 + -(-200 // interval) * interval
+
+
+def expected_sync_updates(interval, target_interval, start, stop):
+    """Which updates see a new target network, stepping through the paper's Algorithm 1."""
+    syncs, due, update = [], False, 0
+    for env_step in range(start + 1, stop + 1):
+        if (env_step - start) % interval == 0:
+            if due:
+                syncs.append(update)
+            update, due = update + 1, False
+        if env_step % target_interval == 0:  # after the update of this step
+            due = True
+    return syncs
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "algo"),
+    [
+        ("lowdim", "MountainCar-v0", "medqn-u"),
+        ("lowdim", "MountainCar-v0", "dqn"),
+        ("lowdim", "Catcher", "medqn-u"),
+        ("lowdim", "Pixelcopter", "medqn-u"),
+        ("minatar", "asterix", "medqn-u"),
+        ("minatar", "asterix", "medqn-r"),
+        ("minatar", "seaquest", "medqn-u"),
+    ],
+)
+def test_the_target_network_is_copied_at_the_papers_env_steps(
+    family, task, algo, tmp_path, monkeypatch
+):
+    """C_target counts environment steps, also where C_current does not divide it."""
+    syncs, updates = [], []
+    sync_weight, learn = MeDQNPolicy.sync_weight, MeDQNPolicy.learn
+
+    def noted_sync(policy):
+        syncs.append(len(updates))
+        sync_weight(policy)
+
+    def noted_learn(policy, batch, *args, **kwargs):
+        policy._iter = policy._iter or 1  # without the copy at the very first gradient step
+        updates.append(len(batch))
+        return learn(policy, batch, *args, **kwargs)
+
+    monkeypatch.setattr(MeDQNPolicy, "sync_weight", noted_sync)
+    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    run(family, task, algo, tmp_path, "--steps", "1700")
+    settings = resolve_settings(family, algo=algo, task=task)
+    interval, target_interval = (
+        settings[name].value for name in ("step_per_collect", "target_update_env_steps")
+    )
+    stop = 100 + len(updates) * interval
+    expected = expected_sync_updates(interval, target_interval, 100, stop)
+    # Not those before the first update: the networks are equal then.
+    assert [update for update in syncs if 0 < update < len(updates)] == [
+        update for update in expected if update > 0
+    ]
+    assert len(expected) >= 1
+
+
+def test_medqn_u_trains_on_its_whole_buffer(tmp_path, monkeypatch):
+    seen = []
+    learn = MeDQNPolicy.learn
+
+    def noted_learn(policy, batch, *args, **kwargs):
+        seen.append(batch.obs.copy())
+        return learn(policy, batch, *args, **kwargs)
+
+    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path)
+    assert len(seen) == 200
+    for earlier, later in pairwise(seen):
+        assert len(np.unique(later, axis=0)) == 32
+        np.testing.assert_array_equal(earlier[1:], later[:-1])  # one in, one out, in order
+
+
+def test_episodes_are_recorded_with_their_exact_env_step(tmp_path):
+    folder = run("lowdim", "Acrobot-v1", "dqn", tmp_path, "--max-episode-steps", "70")
+    with (folder / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    ends = [int(row["env_step"]) for row in rows]
+    assert np.diff([0, *ends]).tolist() == [int(row["length"]) for row in rows]
+    assert len(rows) >= 4
+    assert all(float(row["return"]) <= -1 for row in rows)
+
+
+def test_a_timeout_bootstraps_unless_told_otherwise(tmp_path, monkeypatch):
+    flags = []
+    learn = MeDQNPolicy.learn
+
+    def noted_learn(policy, batch, *args, **kwargs):
+        flags.append((batch.terminated.any(), batch.truncated.any()))
+        return learn(policy, batch, *args, **kwargs)
+
+    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    limit = ["--max-episode-steps", "20"]
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "a", *limit)
+    assert set(flags) == {(False, True)}
+    flags.clear()
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "b", *limit, "--timeout-is-terminal")
+    assert set(flags) == {(True, False)}
+
+
+def test_dqn_s_draws_from_its_buffer(tmp_path, monkeypatch):
+    distinct = []
+    learn = MeDQNPolicy.learn
+
+    def noted_learn(policy, batch, *args, **kwargs):
+        distinct.append(len(np.unique(batch.obs, axis=0)))
+        return learn(policy, batch, *args, **kwargs)
+
+    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    run("lowdim", "MountainCar-v0", "dqn-s", tmp_path)
+    assert 15 < np.mean(distinct) < 25  # 32 draws with replacement from 32 give 20.4 on average
+
+
+def test_the_warm_up_plays_at_random(tmp_path, monkeypatch):
+    rates = []
+    exploration_noise = MeDQNPolicy.exploration_noise
+
+    def noted(policy, act, batch):
+        rates.append(policy.eps)
+        return exploration_noise(policy, act, batch)
+
+    monkeypatch.setattr(MeDQNPolicy, "exploration_noise", noted)
+    run("lowdim", "MountainCar-v0", "dqn", tmp_path, "--eps-decay-steps", "100")
+    assert rates == [1.0] * 100 + [pytest.approx(0.01)] * 200
+
+
+@pytest.mark.parametrize("source", sorted(set(RunSeeds.__dataclass_fields__) - {"test_envs"}))
+def test_every_source_of_randomness_follows_its_seed(source, tmp_path, monkeypatch):
+    seeds = RunSeeds.from_run_seed(0)
+
+    def parameters(name):
+        folder = run("lowdim", "Catcher", "medqn-r", tmp_path / name)
+        return torch.load(folder / "policy_last.pth", weights_only=True)["model.advantage.0.weight"]
+
+    monkeypatch.setattr(RunSeeds, "from_run_seed", lambda seed: seeds)
+    first = parameters("first")
+    changed = replace(seeds, **{source: 12345})
+    monkeypatch.setattr(RunSeeds, "from_run_seed", lambda seed: changed)
+    assert not torch.equal(first, parameters("second"))
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "algo"),
+    [("lowdim", "Catcher", "medqn-u"), ("minatar", "breakout", "medqn-r")],
+)
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(family, task, algo, tmp_path):
+    def parameters(name, *flags):
+        folder = run(family, task, algo, tmp_path / name, *flags)
+        return torch.load(folder / "policy_last.pth", weights_only=True)["model.advantage.0.weight"]
+
+    first = parameters("a")
+    assert torch.equal(first, parameters("b"))
+    assert not torch.equal(first, parameters("c", "--seed", "1"))
+
+
+@pytest.mark.parametrize(
+    ("family", "flags", "parts"),
+    [
+        ("lowdim", "--task MountainCar", ["--task", "'MountainCar'", "MountainCar-v0"]),
+        ("lowdim", "--task Zork", ["--task", "'Zork'", "Acrobot-v1"]),
+        ("lowdim", "--steps 1000", ["--steps", "1000", "--warmup-steps"]),
+        ("lowdim", "--buffer-size 16", ["--buffer-size", "16", "at least 32"]),
+        ("lowdim", "--warmup-steps 8", ["--warmup-steps", "8", "at least 32"]),
+        (
+            "lowdim",
+            "--algo dqn --lambda-end 1",
+            ["--lambda-end", "1.0", "--algo medqn-u or medqn-r"],
+        ),
+        ("minatar", "--game brekout", ["--game", "'brekout'", "breakout"]),
+        ("minatar", "--eps-train 2", ["--eps-train", "'2'", "at most 1"]),
+    ],
+)
+def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, family, flags, parts):
+    with pytest.raises(SystemExit) as exit_info:
+        SCRIPTS[family][0].main(flags.split())
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    for part in parts:
+        assert part in line
+
+
+def test_a_run_from_the_shell_prints_its_summary(tmp_path):
+    script = "minatar/minatar_medqn.py"
+    command = [sys.executable, script, "--game", "breakout", "--logdir", tmp_path, *LOWDIM]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
+    assert f"final return  {summary['final_return']:.2f}" in result.stdout
+    assert f"{summary['gradient_steps']} gradient steps" in result.stdout
+
+
+def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(tmp_path):
+    flags = ("--steps", "520", "--eval-every", "200", "--eval-episodes", "2")
+    evaluated = run("minatar", "breakout", "medqn-r", tmp_path / "evaluated", *flags)
+    plain = run("minatar", "breakout", "medqn-r", tmp_path / "plain", *flags[:2])
+    with (evaluated / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["env_step"]) for row in rows] == [100, 200, 400, 520]
+    assert all(float(row["eval_return_mean"]) >= 0 for row in rows)
+    summary = json.loads((evaluated / "summary.json").read_text())
+    assert summary["final_return"] == float(rows[-1]["eval_return_mean"])
+    assert (evaluated / "policy_best.pth").exists()
+    assert not (plain / "policy_best.pth").exists()
+    # Greedy evaluations draw none of the numbers that training draws.
+    states = [
+        torch.load(folder / "policy_last.pth", weights_only=True) for folder in (evaluated, plain)
+    ]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
