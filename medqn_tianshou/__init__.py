@@ -1,28 +1,38 @@
-"""MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
+"""MeDQN for Tianshou: deep Q-learning that learns as well on a small memory.
 
-from medqn_tianshou.algorithm.loss import consolidation_loss
-from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
-from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
-from medqn_tianshou.algorithm.samplers import (
-    MixedStateSampler,
-    RealStateSampler,
-    StateSampler,
-    UniformStateSampler,
-)
-from medqn_tianshou.algorithm.schedules import ConstantSchedule, LinearSchedule
-from medqn_tianshou.collecting.lean import LeanCollector
-from medqn_tianshou.collecting.overlapping import OverlappingCollector
-from medqn_tianshou.envs.minatar import register_minatar_games
-from medqn_tianshou.envs.ple import register_ple_games
-from medqn_tianshou.fast.optimizers import FusedRMSprop
-from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
-from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
-from medqn_tianshou.training.memory import MemoryMonitor
+Each public name is imported when it is first used, so that ``import medqn_tianshou`` itself loads
+neither torch nor Tianshou.
+"""
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from medqn_tianshou.version import __version__
+
+if TYPE_CHECKING:
+    from medqn_tianshou.algorithm.loss import consolidation_loss
+    from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
+    from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
+    from medqn_tianshou.algorithm.samplers import (
+        MixedStateSampler,
+        RealStateSampler,
+        StateSampler,
+        UniformStateSampler,
+    )
+    from medqn_tianshou.algorithm.schedules import ConstantSchedule, LinearSchedule
+    from medqn_tianshou.collecting.lean import LeanCollector
+    from medqn_tianshou.collecting.overlapping import OverlappingCollector
+    from medqn_tianshou.fast.optimizers import FusedRMSprop
+    from medqn_tianshou.fast.policy import FastMeDQNPolicy
+    from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
+    from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+    from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
+    "FastMeDQNPolicy",
     "FusedRMSprop",
     "LeanCollector",
     "LinearSchedule",
@@ -43,5 +53,44 @@ __all__ = [
     "seed_replay_buffer",
 ]
 
-register_ple_games()
-register_minatar_games()
+_MODULES = {
+    "algorithm.loss": ("consolidation_loss",),
+    "algorithm.networks": ("MinAtarQNetwork", "MLPQNetwork", "NatureQNetwork"),
+    "algorithm.policy": ("MeDQNPolicy", "MeDQNTrainingStats"),
+    "algorithm.samplers": (
+        "MixedStateSampler",
+        "RealStateSampler",
+        "StateSampler",
+        "UniformStateSampler",
+    ),
+    "algorithm.schedules": ("ConstantSchedule", "LinearSchedule"),
+    "collecting.lean": ("LeanCollector",),
+    "collecting.overlapping": ("OverlappingCollector",),
+    "fast.optimizers": ("FusedRMSprop",),
+    "fast.policy": ("FastMeDQNPolicy",),
+    "replay": ("CompactVectorReplayBuffer", "ReplayFileError"),
+    "replay.tianshou_buffers": ("seed_replay_buffer",),
+    "training.memory": ("MemoryMonitor",),
+}
+_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# Gymnasium registers our environments itself when it is imported: pyproject.toml names an entry
+# point. This covers a checkout that is not installed. Gymnasium is not imported for it, as that
+# also loads every other plugin.
+if "gymnasium" in sys.modules:
+    from medqn_tianshou.envs.registration import register_envs
+
+    register_envs()

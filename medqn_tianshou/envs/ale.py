@@ -1,8 +1,6 @@
-"""Atari games on ale-py and OpenCV, frame for frame as EnvPool plays them.
+"""Atari games on ale-py and OpenCV, with the same frames as EnvPool's, bit by bit.
 
-Use :func:`medqn_tianshou.envs.atari.make_atari_envs` to build them. Where the usual preprocessing
-leaves a choice open, this module takes the one of EnvPool; ``tests/envs/test_atari_envs.py`` compares
-the two bit by bit.
+:func:`medqn_tianshou.envs.atari.make_atari_envs` builds them.
 """
 
 from typing import Any
@@ -18,7 +16,7 @@ from medqn_tianshou.envs.fields import set_fields
 
 FRAME_SKIP = 4
 FRAME_SIZE = 84
-SCREEN_ROWS = 210  # a dozen games have up to 250; EnvPool, too, cuts off the rest
+SCREEN_ROWS = 210  # a dozen games have up to 250; EnvPool, too, crops them
 
 _SHOWN, _SECOND = range(2)
 _SAVED_FIELDS = ("_stack", "_screens", "_lives", "_game_steps", "_has_life_left")
@@ -29,17 +27,10 @@ Frames = NDArray[np.uint8]
 class AleAtariEnv(gym.Env[Frames, np.int64]):
     """One Atari game as stacks of 84x84 grayscale frames.
 
-    The ``info`` of each reset and step holds ``"reward"``, the unclipped reward of that step (0 at
-    a reset), and ``"lives"``, the lives left.
+    The arguments and the ``info`` are those of :func:`medqn_tianshou.envs.atari.make_atari_envs`.
 
     :param game: file name of the ROM without its ending, as in ``"name_this_game"``.
-    :param seed: seeds the number of no-ops; a game itself leaves nothing to chance.
-    :param training: end the episode with each life and clip the rewards to their sign.
-    :param frames_stack: number of frames in an observation.
-    :param noop_max: an episode starts after 1 to ``noop_max`` frames without the agent, the last
-        of them FIRE in a game that has this action. So 1 means no randomness.
-    :param max_episode_steps: steps after which a game is cut.
-    :param render_mode: ``"rgb_array"``, ``"human"`` or None.
+    :param seed: seeds the number of no-ops; the games themselves are deterministic.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012 (declared so by gymnasium)
@@ -62,7 +53,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         if render_mode not in render_modes:
             raise ValueError(f"render_mode={render_mode!r} must be one of {render_modes}")
         self.render_mode = render_mode
-        # Before the first instance, or that one prints a banner.
+        # Before the first instance, which would print a banner.
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._ale = ale_py.ALEInterface()
         self._ale.setInt("random_seed", seed)
@@ -83,16 +74,16 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         self._screens = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
         self._lives = 0
         self._game_steps = 0
-        self._has_life_left = False  # the episode has ended, but not the game
+        self._has_life_left = False  # the episode has ended, the game has not
         super().reset(seed=seed)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Frames, dict[str, Any]]:
-        """Start the next episode: after a lost life in the same game, else in a new one.
+        """Start the next episode: after a lost life in the same game, otherwise in a new one.
 
-        :param seed: given, seeds the no-ops anew and starts a new game in any case.
-        :param options: not used.
+        :param seed: seeds the no-ops and starts a new game in any case.
+        :param options: ignored.
         """
         super().reset(seed=seed, options=options)
         if not self._has_life_left or seed is not None:
@@ -111,16 +102,13 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         return self._stack, self._info(0.0)
 
     def step(self, action: int | np.int64) -> tuple[Frames, float, bool, bool, dict[str, Any]]:
-        """Repeat an action for four frames.
-
-        :param action: index into the game's minimal action set.
-        """
+        """Repeat an action, an index into the game's minimal action set, for four frames."""
         reward = 0.0
         for frame in range(FRAME_SKIP):
             reward += self._ale.act(self._actions[action])
             if frame >= FRAME_SKIP - 2:
-                # The first of the last two is shown by itself if the game ends with it. If it ends
-                # before, EnvPool, too, shows the last picture once more.
+                # The third frame is shown alone if the game ends with it. If the game ends before,
+                # the previous picture is shown once more, as by EnvPool.
                 second = frame == FRAME_SKIP - 1
                 self._ale.getScreenGrayscale(self._screens[_SECOND if second else _SHOWN])
                 if second:
@@ -131,7 +119,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         self._stack = np.concatenate((self._stack[1:], self._resized_screen()[None]))
 
         lives_before, self._lives = self._lives, self._ale.lives()
-        # A few games (Frogger, Mr. Do!) go on with 0 lives; for EnvPool that ends no episode.
+        # A few games (Frogger, Mr. Do!) continue at 0 lives, where EnvPool ends no episode.
         lost_life = self._training and 0 < self._lives < lives_before
         game_over = self._ale.game_over()
         self._game_steps += 1
@@ -142,12 +130,12 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         return self._stack, shown_reward, terminated, truncated, self._info(reward)
 
     def render(self) -> Frames | None:  # type: ignore[override]
-        """Give the game's picture in colour, if ``render_mode`` is ``"rgb_array"``."""
-        # In mode "human", ALE itself has drawn the screen.
+        """Return the game's picture in colour if ``render_mode`` is ``"rgb_array"``."""
+        # In mode "human", ALE itself draws the screen.
         return self._ale.getScreenRGB() if self.render_mode == "rgb_array" else None
 
     def game_state(self) -> dict[str, Any]:
-        """Return all that later play depends on, but for :attr:`np_random`."""
+        """Return everything that later play depends on, except :attr:`np_random`."""
         (emulator,) = self._ale.cloneSystemState().__getstate__()
         return {"emulator": emulator, **{name: getattr(self, name) for name in _SAVED_FIELDS}}
 
@@ -155,7 +143,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         """Continue from what :meth:`game_state` returned."""
         fields = dict(state)
         emulator = fields.pop("emulator").tobytes()
-        # Of an emulator that never ran a frame, something stays that its state does not tell.
+        # The state does not cover all of an emulator that has never run a frame.
         self._ale.reset_game()
         self._ale.act(ale_py.Action.NOOP)
         (own,) = self._ale.cloneSystemState().__getstate__()

@@ -2,7 +2,7 @@
 
 Observations are stacks of 84x84 grayscale frames, newest last. A step repeats its action for four
 frames, without sticky actions, and shows the maximum of the last two. The first stack of an
-episode repeats its first frame, so that a replay buffer may store the newest frames alone.
+episode repeats its first frame, so that a replay buffer needs to store only the newest frames.
 """
 
 import difflib
@@ -24,12 +24,12 @@ from medqn_tianshou.envs.workers import WorkerVectorEnv
 Backend = Literal["auto", "envpool", "ale"]
 
 MAX_EPISODE_STEPS = 27_000
-"""Steps after which a game is cut: 108,000 frames, half an hour of play."""
+"""Steps after which a game is truncated: 108,000 frames, half an hour of play."""
 
 
 @cache
 def _rom_of_task() -> dict[str, str]:
-    # Reading the folders takes a millisecond, importing the packages seconds.
+    # Listing the folders takes a millisecond, importing the packages takes seconds.
     backends = _roms_in("ale_py", "roms"), _roms_in("envpool_assets", "atari/roms")
     installed = [roms for roms in backends if roms]
     shared = set.intersection(*installed) if installed else set()
@@ -52,11 +52,7 @@ def atari_tasks() -> tuple[str, ...]:
 
 
 def nearest_task(task: str) -> str | None:
-    """Find the task that a misspelt name, or a name of another convention, probably means.
-
-    :param task: a name such as ``"qbert"`` or ``"ALE/Qbert-v5"``.
-    :return: a task of :func:`atari_tasks`, or None if none is close.
-    """
+    """Return the task nearest to a name such as ``"qbert"`` or ``"ALE/Qbert-v5"``, if any is."""
     task_of_game = {_game_key(known): known for known in atari_tasks()}
     close = difflib.get_close_matches(_game_key(task), task_of_game, n=1)
     return task_of_game[close[0]] if close else None
@@ -80,23 +76,21 @@ def make_atari_envs(
 ) -> BaseVectorEnv:
     """Build environments of one Atari game.
 
-    The ``info`` of each reset and step holds ``"reward"``, the unclipped reward of that step (0 at
-    a reset), and ``"lives"``, the lives left.
+    The ``info`` of each reset and step contains ``"reward"``, the unclipped reward of that step (0
+    at a reset), and ``"lives"``, the lives left.
 
-    A reset after a lost life goes on with the game; any other starts a new one. Both then play 1 to
+    A reset after a lost life continues the game; any other starts a new one. Both then play 1 to
     ``noop_max`` frames without the agent, the last of them FIRE in a game that has this action.
 
     :param task: one of :func:`atari_tasks`.
-    :param num_envs: how many to build.
-    :param seed: the play of each environment follows from it and from the actions alone.
+    :param seed: it and the actions determine the play of each environment.
     :param training: end the episode with each life (``terminated``) and clip the rewards to their
-        sign. Otherwise episodes are whole games with their own scores.
-    :param backend: ``"envpool"``, or ``"ale"``: ale-py, a process per environment if several.
-        ``"auto"`` takes ale-py for one environment, which saves the way to another thread and
-        back, and EnvPool for several.
-    :param frames_stack: number of frames in an observation.
-    :param noop_max: see above; at least 1, which leaves nothing to chance.
-    :param max_episode_steps: steps after which a game is cut (``truncated``), over all its lives.
+        sign. Otherwise episodes are whole games with unclipped rewards.
+    :param backend: ``"envpool"``, or ``"ale"``: ale-py, with a process per environment if there are
+        several. ``"auto"`` is ale-py for one environment, which avoids a hand-over between
+        threads, and EnvPool for several.
+    :param noop_max: see above; at least 1, which makes the start deterministic.
+    :param max_episode_steps: steps after which a game is ``truncated``, over all its lives.
     :param render_mode: ``"rgb_array"``, ``"human"`` or None.
     """
     if task not in _rom_of_task():
@@ -116,12 +110,15 @@ def make_atari_envs(
             raise ValueError(f"{name}={value} must be at least 1")
 
     if backend == "auto":
-        wanted: Backend = "ale" if num_envs == 1 else "envpool"
-        package = {"ale": "ale_py", "envpool": "envpool"}[wanted]
-        other: Backend = "envpool" if wanted == "ale" else "ale"
-        backend = wanted if find_spec(package) else other
+        prefers_ale = num_envs == 1 and find_spec("ale_py")
+        backend = "ale" if prefers_ale or not find_spec("envpool") else "envpool"
     rom = _rom_of_task()[task]
-    # Hashed, so that the environments of runs with neighbouring seeds do not play alike.
+    options: dict[str, Any] = {
+        "noop_max": noop_max,
+        "max_episode_steps": max_episode_steps,
+        "render_mode": render_mode,
+    }
+    # Hashed, so that runs with neighbouring seeds share no environment seed.
     first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) % 2**30
     if backend == "envpool":
         import envpool
@@ -131,11 +128,9 @@ def make_atari_envs(
             num_envs=num_envs,
             seed=first_seed,  # EnvPool gives environment i this seed + i
             stack_num=1,
-            noop_max=noop_max,
-            max_episode_steps=max_episode_steps,
             episodic_life=training,
             reward_clip=training,
-            render_mode=render_mode,
+            **options,
         )
         return EnvPoolVectorEnv(pool=pool, frames_stack=frames_stack, seed=first_seed)
 
@@ -148,30 +143,27 @@ def make_atari_envs(
             seed=first_seed + i,
             training=training,
             frames_stack=frames_stack,
-            noop_max=noop_max,
-            max_episode_steps=max_episode_steps,
-            render_mode=render_mode,
+            **options,
         )
         for i in range(num_envs)
     ]
-    # Not ShmemVectorEnv: no faster at this size, and it loads each game once more to see its space.
+    # Not ShmemVectorEnv: it is no faster here, and loads each game once more to read its space.
     return SingleVectorEnv(env_fns[0]()) if num_envs == 1 else WorkerVectorEnv(env_fns, name=task)
 
 
 class EnvPoolVectorEnv(BaseVectorEnv):
     """An EnvPool of Atari games behind the interface of Tianshou's vector environments.
 
-    It corrects two things about EnvPool: ``reset`` starts a new game even when the last one has
-    lives left, so that an agent would only ever see first lives; and where a game does go on, its
-    frame stacks hold pictures of the life before. So the pool must give single frames
-    (``stack_num=1``); they are stacked here.
+    It corrects two properties of EnvPool: ``reset`` starts a new game even when the last one has
+    lives left, so that an agent would only ever see first lives; and where a game continues, the
+    frame stacks contain pictures of the previous life. The pool must therefore return single
+    frames (``stack_num=1``), which this class stacks.
 
     :param pool: made by ``envpool.make_gymnasium``.
-    :param frames_stack: number of frames in an observation.
-    :param seed: seeds the action spaces, from which random play is drawn.
+    :param seed: seeds the action spaces, from which random actions are sampled.
     """
 
-    # No call of super().__init__: it would start workers, and here EnvPool's threads are those.
+    # super().__init__ is not called: it would start workers.
     def __init__(self, *, pool: Any, frames_stack: int, seed: int) -> None:
         self.pool = pool
         self.env_num = len(pool)
@@ -188,20 +180,12 @@ class EnvPoolVectorEnv(BaseVectorEnv):
         self._episode_ended = np.zeros(self.env_num, bool)
 
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 (Tianshou's name)
-        """Give an attribute per environment; Tianshou asks for the spaces here, too.
-
-        :param key: name of the attribute.
-        :param id: the environments meant, all by default.
-        """
+        """Return an attribute per environment; Tianshou reads the spaces in this way."""
         values = self._spaces.get(key) or [getattr(self.pool, key)] * self.env_num
         return [values[i] for i in self._wrap_id(id)]
 
     def reset(self, env_id: Any = None, **kwargs: Any) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-        """Start the next episode of some environments.
-
-        :param env_id: the environments meant, all by default.
-        :param kwargs: none are known; the seed is given when the pool is made.
-        """
+        """Start the next episode of some or all environments."""
         if kwargs:
             raise ValueError(f"EnvPool's reset takes none of the arguments {sorted(kwargs)}")
         ids = np.asarray(self._wrap_id(env_id), np.int32)
@@ -209,8 +193,7 @@ class EnvPoolVectorEnv(BaseVectorEnv):
         if not ended.all():
             self._show_first_frame(ids[~ended], *self.pool.reset(ids[~ended]))
         if ended.any():
-            # At a step after its end, EnvPool goes on to the next episode, whatever the action:
-            # its one way to go on with the game after a lost life.
+            # EnvPool continues a game after a lost life only by a step, whatever its action.
             frames, _, _, _, info = self.pool.step(np.zeros(ended.sum(), np.int32), ids[ended])
             self._show_first_frame(ids[ended], frames, info)
         self._episode_ended[ids] = False
@@ -221,11 +204,7 @@ class EnvPoolVectorEnv(BaseVectorEnv):
         action: Any,
         id: Any = None,  # noqa: A002
     ) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Act in some environments. Those whose episode ends have to be reset before they go on.
-
-        :param action: an action per environment.
-        :param id: the environments meant, all by default.
-        """
+        """Step some or all environments; an ended episode must be reset before the next step."""
         ids = np.asarray(self._wrap_id(id), np.int32)
         frames, rewards, terminated, truncated, info = self.pool.step(np.asarray(action), ids)
         stacks = np.concatenate((self._stacks[ids, 1:], frames), axis=1)
@@ -235,29 +214,26 @@ class EnvPoolVectorEnv(BaseVectorEnv):
         return stacks, rewards, terminated, truncated, infos
 
     def seed(self, seed: Any = None) -> list[list[int] | None]:
-        """Refuse: an EnvPool is seeded once, when it is made."""
-        raise NotImplementedError("EnvPool cannot be seeded anew: pass seed to make_atari_envs")
+        """Raise: an EnvPool is seeded only when it is made."""
+        raise NotImplementedError("EnvPool cannot be seeded again: pass seed to make_atari_envs")
 
     def render(self, **kwargs: Any) -> list[Any]:
-        """Give a picture per environment, or show that of the first in mode ``"human"``.
-
-        :param kwargs: as for EnvPool's own ``render``.
-        """
+        """Return a picture per environment, or show the first one's in mode ``"human"``."""
         if self.pool.render_mode == "human":
             return [self.pool.render(**kwargs)]
         return list(self.pool.render(self.pool.all_env_ids, **kwargs))
 
     def close(self) -> None:
         """Free the pool; its threads end with it."""
-        self.pool = None  # EnvPool's own close() fails with the gymnasium that Tianshou needs
+        self.pool = None  # EnvPool's close() fails with gymnasium 0.28
         self.is_closed = True
 
     def _show_first_frame(self, ids: NDArray[np.int32], frames: Any, info: dict[str, Any]) -> None:
-        self._stacks[ids] = frames  # the one frame for each place of the stack
+        self._stacks[ids] = frames  # broadcast over the stack
         self._lives[ids] = info["lives"]
 
 
 def _info_per_env(lives: Iterable[Any], rewards: Iterable[Any]) -> NDArray[Any]:
-    # Only these two: EnvPool adds the emulator's memory, and the buffer keeps all it is given.
+    # EnvPool also returns the emulator's memory, which a buffer would store.
     pairs = zip(lives, rewards, strict=True)
     return np.array([{"lives": int(left), "reward": float(reward)} for left, reward in pairs])

@@ -24,11 +24,11 @@ _SCALE = np.array([26.0, 8.0, 26.0, 45.0], np.float32)
 class Catcher(PLEGame):
     """The PLE's Catcher on its 64 x 64 screen, observed as gym-games normalises it.
 
-    A catch gives +1, a miss -1, and the third miss ends the game at -5 more. Either comes one tick
-    after the observation that shows it. The lives are not observed.
+    A catch gives +1, a miss -1, and the third miss ends the game with -5 more. These rewards come
+    one tick after the observation that shows the event. The lives are not observed.
 
-    All positions are whole pixels and the paddle moves from one to the next, so under ``"trunc"``
-    it ignores a velocity in [0, 1) but goes left a pixel per tick at any negative one.
+    The paddle's position is rounded to a whole pixel each tick. Under ``"trunc"`` the paddle
+    therefore ignores a velocity in [0, 1) but moves left a pixel per tick at any negative one.
     """
 
     screen_size = SCREEN
@@ -42,7 +42,7 @@ class Catcher(PLEGame):
     fruit_y: int
 
     def raw_state(self) -> tuple[float, ...]:
-        """Return the paddle's x and velocity and the fruit's x and y."""
+        """Return the numbers of :attr:`state_names`."""
         return self.paddle_x, self.velocity, self.fruit_x, self.fruit_y
 
     def _new_game(self) -> None:
@@ -57,14 +57,14 @@ class Catcher(PLEGame):
         self.fruit_y = -int(self.draw("choice", size, SCREEN // 2, size))
 
     def _tick(self, action: int) -> float:
-        # Both tests look at the positions of the previous tick; then everything moves, a fruit
-        # placed just now included.
+        # Both tests use the positions of the previous tick; then everything moves, including a
+        # fruit that was placed in this tick.
         reward = 0.0
         if self.fruit_y >= SCREEN:
             reward = -1.0
             self.lives -= 1
             self._place_fruit()
-        # The overlap of the paddle's 13 x 3 with the fruit's 4 x 4 pixels, touching left out.
+        # The paddle's 13 x 3 pixels overlap with the fruit's 4 x 4; touching edges do not count.
         elif -7 <= self.fruit_x - self.paddle_x <= 8 and 56 <= self.fruit_y <= 61:
             reward = 1.0
             self._place_fruit()
@@ -86,6 +86,6 @@ class Catcher(PLEGame):
         return observation
 
     def _sprites(self) -> Iterable[Rectangle]:
-        # The original game paints from the centres, to the lower right of what collides.
+        # The original game takes the centres for corners: sprites are painted off their rectangles.
         yield self.paddle_x, PADDLE_Y, PADDLE_WIDTH, PADDLE_HEIGHT, (255, 255, 255)
         yield self.fruit_x, self.fruit_y, FRUIT_SIZE, FRUIT_SIZE, (255, 120, 120)

@@ -1,4 +1,4 @@
-"""Saved fields of a game, put back after a look at their types."""
+"""Restoring a game's saved fields, with a check of their types."""
 
 from typing import Any
 
@@ -6,12 +6,7 @@ import numpy as np
 
 
 def set_fields(owner: Any, names: tuple[str, ...], state: dict[str, Any]) -> None:
-    """Set an object's fields to saved values of the same types.
-
-    :param owner: the object.
-    :param names: its fields.
-    :param state: their values, and no others.
-    """
+    """Set the named fields of an object from a state that has exactly these, of the same types."""
     if state.keys() != set(names):
         raise ValueError(f"a state of {sorted(state)} is not one of {sorted(names)}")
     for name in names:
@@ -25,5 +20,5 @@ def set_fields(owner: Any, names: tuple[str, ...], state: dict[str, Any]) -> Non
 
 
 def _kind(value: Any) -> type:
-    """Numbers are one kind: games change between whole and other numbers, numpy's and Python's."""
+    # Games switch between integers and floats, numpy's and Python's: all numbers are one kind.
     return float if isinstance(value, bool | int | float | np.generic) else type(value)

@@ -1,13 +1,10 @@
 """MinAtar's five games as Gymnasium environments, for the paper's experiments.
 
-The games are those of the MinAtar package, an optional dependency under the GPL, and are played
-as they come. What this module adds is what Gymnasium and a convolution expect: channels first,
-play that follows from ``reset(seed=...)``, registered names, and frames to look at without
-matplotlib.
+The rules are those of the MinAtar package, an optional dependency under the GPL. This module adds
+what Gymnasium and a convolution expect: channels first, seeding by ``reset(seed=...)``, and frames
+rendered without matplotlib.
 """
 
-import difflib
-import re
 from typing import Any
 
 import gymnasium as gym
@@ -16,15 +13,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from medqn_tianshou.envs.fields import set_fields
+from medqn_tianshou.envs.registration import EPISODE_LIMITS as EPISODE_LIMITS
+from medqn_tianshou.envs.registration import MINATAR_GAMES as MINATAR_GAMES
+from medqn_tianshou.envs.registration import check_minatar_game
 from medqn_tianshou.files.generators import generator_state, set_generator_state
-
-MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-
-EPISODE_LIMITS = {"seaquest": 10_000}
-"""Steps after which an episode is cut, from the authors' configurations; other games are not cut.
-
-In Seaquest no enemy reaches the surface: who never dives plays for ever.
-"""
 
 ACTION_NAMES = ("no-op", "left", "up", "right", "down", "fire")
 
@@ -43,28 +35,25 @@ CHANNEL_COLOURS = (
     (156, 117, 95),
 )
 
-# Of a game of MinAtar; the generator is saved apart.
+# Fields of a MinAtar game that game_state leaves out; the generator is saved separately.
 _CONSTANT_FIELDS = {"action_map", "channels", "ramping", "random"}
 
 
 class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
     """A game of MinAtar.
 
-    An observation tells for each channel (a kind of object) and each cell of the 10x10 grid
-    whether the object is there: (channels, 10, 10), bool, a fresh array each time.
+    An observation is a new bool array (channels, 10, 10): channel c marks the cells of the 10x10
+    grid that an object of kind c occupies.
 
-    A sticky action repeats the one before it, whatever was chosen. As in MinAtar, the first
-    action of an episode may repeat the last of the previous episode; ``reset(seed=...)`` forgets
-    it, so that play follows from the seed and the actions alone.
-
-    Stepping a finished game changes nothing on the grid and returns reward 0.
+    As in MinAtar, a sticky first action of an episode may repeat the last action of the previous
+    episode. ``reset(seed=...)`` clears that action, so that the seed and the actions alone
+    determine the play. Stepping a finished game changes nothing and returns reward 0.
 
     :param game: one of :data:`MINATAR_GAMES`.
-    :param full_action_set: offer all six actions, as the paper does, or only those that do
-        something in this game.
-    :param sticky_action_prob: how likely a step repeats the previous action.
-    :param difficulty_ramping: let the game become harder as it goes on; breakout and freeway
-        never do.
+    :param full_action_set: offer all six actions, as the paper does, or only those that have an
+        effect in this game.
+    :param sticky_action_prob: the probability that a step repeats the previous action.
+    :param difficulty_ramping: make the game harder over time (not in breakout and freeway).
     :param render_mode: ``"rgb_array"`` or None.
     """
 
@@ -79,7 +68,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         difficulty_ramping: bool = True,
         render_mode: str | None = None,
     ) -> None:
-        _check_game(game)
+        check_minatar_game(game)
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise ValueError(
                 f"sticky_action_prob={sticky_action_prob} is a probability: use a value from 0 to 1"
@@ -95,8 +84,6 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
 
         self.game = game
         self.render_mode = render_mode
-        # MinAtar loads matplotlib and seaborn for its own rendering. Going round its Environment
-        # would not spare them: Gymnasium imports MinAtar, as a plugin, whenever it is imported.
         self._game = Environment(
             game, sticky_action_prob=sticky_action_prob, difficulty_ramping=difficulty_ramping
         )
@@ -108,9 +95,9 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         self.action_names = tuple(ACTION_NAMES[action] for action in self._minatar_actions)
         self.action_space = spaces.Discrete(len(self.action_names))
         height, width, channels = self._game.state_shape()
-        # Not a Box: Gymnasium's checker takes one of this shape for an image of 0 to 255.
+        # Not a Box: Gymnasium's checker takes a Box of this shape for an image of 0 to 255.
         observation_space = spaces.MultiBinary((channels, height, width))
-        observation_space.dtype = np.dtype(np.bool_)  # Gymnasium, and its types, would have int8
+        observation_space.dtype = np.dtype(np.bool_)  # Gymnasium uses int8
         self.observation_space = observation_space  # type: ignore[assignment]
         self._actions = range(len(self.action_names))
         self._seeded_from: np.random.Generator | None = None
@@ -118,12 +105,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
-        """Start a new episode.
-
-        :param seed: seeds the game by way of :attr:`np_random`; None goes on with the game's
-            present stream of random numbers.
-        :param options: not used.
-        """
+        """Start a new episode; without a seed, the game's random stream continues."""
         super().reset(seed=seed)
         if self.np_random is not self._seeded_from:  # at the first reset, and with each seed
             self._seeded_from = self.np_random
@@ -135,10 +117,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
     def step(
         self, action: int | np.int64
     ) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
-        """Play one frame.
-
-        :param action: an index into :attr:`action_names`.
-        """
+        """Play one frame with an index into :attr:`action_names`."""
         if action not in self._actions:
             choices = ", ".join(f"{i} ({name})" for i, name in enumerate(self.action_names))
             raise ValueError(f"action={action!r} is not an action of {self.game}; use {choices}")
@@ -150,8 +129,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
         """Return the grid as (height, width, 3), or None without a render mode.
 
-        Where objects share a cell, the later channel is seen, as in MinAtar, but the player,
-        channel 0, is never hidden.
+        As in MinAtar, later channels cover earlier ones; but the player, channel 0, is on top.
         """
         if self.render_mode is None:
             return None
@@ -164,7 +142,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         return cells.repeat(CELL_PIXELS, axis=0).repeat(CELL_PIXELS, axis=1)
 
     def game_state(self) -> dict[str, Any]:
-        """Return all that later play depends on, but for :attr:`np_random`."""
+        """Return everything that later play depends on, except :attr:`np_random`."""
         return {
             "last_action": self._game.last_action,
             "random": generator_state(self._game.random),
@@ -185,41 +163,3 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
     def _observation(self) -> NDArray[np.bool_]:
         state_HWC: NDArray[np.bool_] = self._game.state()
         return state_HWC.transpose(2, 0, 1).copy()
-
-
-def minatar_task(game: str) -> str:
-    """Return the name under which a game is registered, as ``"medqn/MinAtar-SpaceInvaders-v0"``.
-
-    :param game: one of :data:`MINATAR_GAMES`.
-    """
-    _check_game(game)
-    return f"medqn/MinAtar-{game.title().replace('_', '')}-v0"
-
-
-def register_minatar_games() -> None:
-    """Register each game under its :func:`minatar_task`, with its :data:`EPISODE_LIMITS`.
-
-    Registering again changes nothing.
-    """
-    for game in MINATAR_GAMES:
-        task = minatar_task(game)
-        if task not in gym.registry:
-            gym.register(
-                task,
-                entry_point=f"{__name__}:{MinAtarEnv.__name__}",
-                max_episode_steps=EPISODE_LIMITS.get(game),
-                kwargs={"game": game},
-            )
-
-
-def _check_game(game: str) -> None:
-    if game in MINATAR_GAMES:
-        return
-    game_of_key = {_key(known): known for known in MINATAR_GAMES}
-    close = difflib.get_close_matches(_key(game), game_of_key, n=1)
-    hint = f"did you mean {game_of_key[close[0]]!r}?" if close else f"use one of {MINATAR_GAMES}"
-    raise ValueError(f"game={game!r} is not a MinAtar game; {hint}")
-
-
-def _key(name: str) -> str:
-    return re.sub(r"^.*/|minatar|-v\d+$|[^a-z]", "", name.lower())

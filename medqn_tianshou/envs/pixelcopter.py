@@ -37,12 +37,12 @@ class Block(NamedTuple):
 class Pixelcopter(PLEGame):
     """The PLE's Pixelcopter on its 48 x 48 screen; the observation is not normalised.
 
-    The cave scrolls by; each of its pieces that leaves at the left gives +1, whatever the player
-    does, and so does each block whose centre reaches the player's. The end gives -5.
+    The cave scrolls to the left. Each piece of it that leaves the screen gives +1, and so does each
+    block whose centre reaches the player's. The end of the game gives -5.
 
-    Two facts make the rules short. Pieces stay ordered by x, as each batch is added behind the
-    last piece. There are one or two blocks: the newest is always ahead of the player, and the
-    other, where there is one, is at or behind the player (though it may still overlap).
+    The code relies on two facts. Pieces stay ordered by x, as each batch is added behind the last
+    piece. There are one or two blocks: the newest is always ahead of the player, and the other is
+    at or behind the player (though it may still overlap).
     """
 
     screen_size = SCREEN
@@ -107,7 +107,7 @@ class Pixelcopter(PLEGame):
             self.terrain_y.append(int(SCREEN / 2 + SCREEN * 0.125 * sin(phase)))
 
     def _first_touching(self) -> int:
-        """Return the index of the first piece above and below the player."""
+        """Return the index of the first piece whose columns overlap the player's."""
         return bisect_left(self.terrain_x, FIRST_TOUCHING_X, key=self._to_pixel)
 
     def _tick(self, action: int) -> float:
@@ -120,7 +120,7 @@ class Pixelcopter(PLEGame):
 
         self.lives -= self._hits(y, self._to_pixel(y))
         reward = 0.0
-        # Everything below happens in the fatal tick too, with its draws and rewards.
+        # Everything below, random numbers and rewards included, happens in the fatal tick too.
         if self.blocks[-1].x <= PLAYER_X:
             reward += 1.0
             self._add_block()
@@ -134,13 +134,13 @@ class Pixelcopter(PLEGame):
         return reward
 
     def _hits(self, y: float, pixel_y: int) -> int:
-        """Return how many lives the present positions cost."""
+        """Return how many lives the current positions cost."""
         hits = 0
         for block in self.blocks:
             if FIRST_TOUCHING_X <= self._to_pixel(block.x) <= LAST_TOUCHING_X:
                 hits += block.y - 4 <= pixel_y <= block.y + 5
-        # A piece's rectangle is taller than the screen, so only its columns matter; ceiling and
-        # floor are then tested on the fractional y.
+        # A piece's rectangle is taller than the screen, so only its columns matter. The tests for
+        # ceiling and floor use the fractional y.
         first = self._first_touching()
         last = bisect_right(self.terrain_x, LAST_TOUCHING_X, lo=first, key=self._to_pixel)
         for piece_y in self.terrain_y[first:last]:

@@ -1,8 +1,8 @@
-"""What the two games of the PyGame Learning Environment (PLE) share, rewritten without pygame.
+"""The common base of two games of the PyGame Learning Environment (PLE), without pygame.
 
 The paper plays Catcher and Pixelcopter as gym-games wraps them. One environment step is one game
-tick of 1/30 s. Sprites have whole-pixel rectangles, and collisions are tested on those: how a
-fractional centre becomes whole is therefore part of the dynamics (see :data:`RECT_RULES`).
+tick of 1/30 s. The games test collisions between rectangles of whole pixels: how a fractional
+centre becomes a whole pixel is therefore part of the dynamics (see :data:`RECT_RULES`).
 """
 
 from abc import ABC, abstractmethod
@@ -22,22 +22,20 @@ LOSS_REWARD = -5.0
 
 Colour = tuple[int, int, int]
 Rectangle = tuple[int, int, int, int, Colour]
-"""Left, top, width, height and colour of something to paint; may lie outside the screen."""
+"""Left, top, width, height and colour of a sprite; it may lie outside the screen."""
 
 
 def round_half_away(value: float) -> int:
     """Return the nearest whole number, ties away from zero.
 
     Neither ``round`` (ties to even) nor ``floor(value + 0.5)`` (wrong just below 0.5) does this.
-
-    :param value: a finite number.
     """
     whole = int(value)
     return whole + int(2.0 * (value - whole))  # the fraction and its double are exact
 
 
 RECT_RULES: dict[str, Callable[[float], int]] = {"trunc": int, "round": round_half_away}
-"""How a centre becomes whole: pygame up to 2.2 drops the fraction, pygame from 2.3 on rounds.
+"""How a centre becomes a whole pixel: pygame up to 2.2 truncates it, pygame from 2.3 on rounds.
 
 The paper's experiments predate pygame 2.3 (March 2023), so "trunc" is the default.
 """
@@ -46,10 +44,10 @@ The paper's experiments predate pygame 2.3 (March 2023), so "trunc" is the defau
 class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
     """A game of the PLE as a Gymnasium environment.
 
-    A subclass gives the rules; this class deals with seeds, the end of the game and rendering.
+    A subclass implements the rules; this class implements seeds, the end of the game and rendering.
     Stepping a finished game changes nothing and returns reward 0.
 
-    :param rect_rule: how sprites snap to whole pixels, ``"trunc"`` (as the paper) or ``"round"``.
+    :param rect_rule: one of :data:`RECT_RULES`; the paper's is ``"trunc"``.
     :param render_mode: ``"rgb_array"`` or None.
     """
 
@@ -77,11 +75,7 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start a new game.
-
-        :param seed: seeds :attr:`np_random`; None goes on with its present stream.
-        :param options: not used.
-        """
+        """Start a new game; without a seed, the stream of :attr:`np_random` continues."""
         super().reset(seed=seed)
         self._new_game()
         self._started = True
@@ -90,10 +84,7 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
     def step(
         self, action: int | np.int64
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Play one tick.
-
-        :param action: an index into :attr:`action_names`; a key press acts in this tick only.
-        """
+        """Play one tick with an index into :attr:`action_names`, a key held for this tick only."""
         if action not in self._actions:
             choices = ", ".join(f"{i} ({name})" for i, name in enumerate(self.action_names))
             raise ValueError(f"action={action!r} is not an action of this game; use {choices}")
@@ -126,14 +117,9 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
         b: float,
         c: float | None = None,
     ) -> float:
-        """Draw the game's next random number; every one of them comes from here.
+        """Sample a number: a choice of ``range(a, b, c)``, or an integer or float in [a, b).
 
-        Overriding this method replays a recorded game.
-
-        :param kind: ``"choice"`` of ``range(a, b, c)``, ``"randint"`` or ``"uniform"`` in [a, b).
-        :param a: the lower end, included.
-        :param b: the upper end, excluded.
-        :param c: the stride of a choice.
+        All random numbers of a game come from this method: overriding it replays a recorded game.
         """
         if kind == "uniform":
             return a + (b - a) * self.np_random.random()
@@ -148,7 +134,7 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
         )
 
     def game_state(self) -> dict[str, Any]:
-        """Return all that later play depends on, but for :attr:`np_random`."""
+        """Return everything that later play depends on, except :attr:`np_random`."""
         return {name: getattr(self, name) for name in self._saved_fields}
 
     def set_game_state(self, state: dict[str, Any]) -> None:
@@ -165,26 +151,11 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
 
     @abstractmethod
     def _tick(self, action: int) -> float:
-        """Advance the game by one tick and return its reward, the final loss left out."""
+        """Advance the game by one tick and return its reward, without :data:`LOSS_REWARD`."""
 
     @abstractmethod
     def _sprites(self) -> Iterable[Rectangle]:
-        """Yield what to paint on the black screen, in order."""
+        """Yield the sprites to paint on the black screen, in order."""
 
     def _observation(self) -> NDArray[np.float32]:
         return np.array(self.raw_state(), np.float32)
-
-
-def register_ple_games() -> None:
-    """Register ``medqn/Catcher-v0`` and ``medqn/Pixelcopter-v0`` with the paper's episode limits.
-
-    Registering again changes nothing.
-    """
-    for name, max_episode_steps in (("Catcher", 2000), ("Pixelcopter", 500)):
-        env_id = f"medqn/{name}-v0"
-        if env_id not in gym.registry:
-            gym.register(
-                env_id,
-                entry_point=f"medqn_tianshou.envs.{name.lower()}:{name}",
-                max_episode_steps=max_episode_steps,
-            )

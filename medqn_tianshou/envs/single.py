@@ -9,12 +9,14 @@ from tianshou.env import BaseVectorEnv
 
 
 class SingleVectorEnv(BaseVectorEnv):
-    """Plays as a ``DummyVectorEnv`` of one environment does, without its workers in between.
+    """Plays as a ``DummyVectorEnv`` of one environment does, without the overhead of a worker.
+
+    Arguments that select environments are ignored, as there is only one.
 
     :param env: the environment; its observations are arrays.
     """
 
-    # No call of super().__init__: it would start workers.
+    # super().__init__ is not called: it would start workers.
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         self.env = env
         self.env_num = 1
@@ -22,28 +24,15 @@ class SingleVectorEnv(BaseVectorEnv):
         self.is_closed = False
 
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 (Tianshou's name)
-        """Give an attribute of the environment; Tianshou asks for the spaces here, too.
-
-        :param key: name of the attribute.
-        :param id: not used, there is but one.
-        """
+        """Return an attribute of the environment; Tianshou reads the spaces in this way."""
         return [getattr(self.env, key)]
 
     def set_env_attr(self, key: str, value: Any, id: Any = None) -> None:  # noqa: A002
-        """Set an attribute of the environment.
-
-        :param key: name of the attribute.
-        :param value: its value.
-        :param id: not used, there is but one.
-        """
+        """Set an attribute of the environment."""
         setattr(self.env.unwrapped, key, value)
 
     def reset(self, env_id: Any = None, **kwargs: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Start the next episode.
-
-        :param env_id: not used, there is but one.
-        :param kwargs: for the environment.
-        """
+        """Start the next episode."""
         obs, info = self.env.reset(**kwargs)
         return np.array([obs]), np.array([info])
 
@@ -52,11 +41,7 @@ class SingleVectorEnv(BaseVectorEnv):
         action: Any,
         id: Any = None,  # noqa: A002
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Act.
-
-        :param action: one action, in an array.
-        :param id: not used, there is but one.
-        """
+        """Play one action, given as an array of one."""
         obs, reward, terminated, truncated, info = self.env.step(action[0])
         info["env_id"] = 0
         return (
@@ -68,20 +53,14 @@ class SingleVectorEnv(BaseVectorEnv):
         )
 
     def seed(self, seed: Any = None) -> list[list[int] | None]:
-        """Seed the environment and its action space.
-
-        :param seed: a number, or a list of one.
-        """
+        """Seed the environment and its action space with a number or a list of one."""
         value = seed[0] if isinstance(seed, list) else seed
         self.env.action_space.seed(value)
         self.env.reset(seed=value)
         return [None if value is None else [value]]
 
     def render(self, **kwargs: Any) -> list[Any]:
-        """Show the environment in its own way.
-
-        :param kwargs: none, as for Gymnasium's ``render``.
-        """
+        """Render the environment."""
         return [self.env.render(**kwargs)]
 
     def close(self) -> None:

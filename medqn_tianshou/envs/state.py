@@ -1,4 +1,4 @@
-"""The state of environments, to save and to continue from, where they can give it."""
+"""The state of environments that can be saved and restored."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,25 +12,25 @@ from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.files.generators import generator_state, set_generator_state
 
-# Typed so that their fields may be of any type.
+# Any, because Gymnasium types the state of these classes too narrowly.
 _WITH_STATE: Any = (MountainCarEnv, AcrobotEnv)
 
 
 @runtime_checkable
 class Restorable(Protocol):
-    """A game that can be put back to where it was; its generator is not its own concern."""
+    """A game whose state can be restored; its generator is saved separately."""
 
     def game_state(self) -> dict[str, Any]:
-        """Everything that later play depends on, but for :attr:`np_random`."""
+        """Return everything that later play depends on, except :attr:`np_random`."""
 
     def set_game_state(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`game_state` returned."""
 
 
 def envs_state(envs: BaseVectorEnv) -> dict[str, Any] | None:
-    """Return the state of an environment, or None where it cannot be had.
+    """Return the state of a single environment in this process.
 
-    :param envs: one environment in this thread can give it; EnvPool and worker processes cannot.
+    The result is None for EnvPool, for worker processes and for unknown environments.
     """
     env = _single(envs)
     if env is None:
@@ -51,14 +51,10 @@ def envs_state(envs: BaseVectorEnv) -> dict[str, Any] | None:
 
 
 def set_envs_state(envs: BaseVectorEnv, state: dict[str, Any]) -> None:
-    """Continue from what :func:`envs_state` returned.
-
-    :param envs: environments made and seeded as those were.
-    :param state: the state.
-    """
+    """Continue from what :func:`envs_state` returned for environments built and seeded alike."""
     env = _single(envs)
     if env is None:
-        raise ValueError("these environments cannot be put back to where they were")
+        raise ValueError("the state of these environments cannot be restored")
     base: Any = env.unwrapped
     if isinstance(base, _WITH_STATE):
         saved = state["game"]["state"]

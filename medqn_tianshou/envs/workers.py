@@ -1,4 +1,4 @@
-"""Environments in processes of their own, each of which is missed by name when it dies."""
+"""Environments in worker processes, with an error that names the worker that died."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ from tianshou.env import SubprocVectorEnv
 
 
 class DeadWorkerError(RuntimeError):
-    """A process with an environment has ended."""
+    """A worker process has ended."""
 
 
 class WorkerVectorEnv(SubprocVectorEnv):
-    """Tianshou's SubprocVectorEnv, but for what it says when a worker dies.
+    """Tianshou's SubprocVectorEnv, which raises :class:`DeadWorkerError` when a worker dies.
 
     :param env_fns: build the environments.
-    :param name: what they play.
+    :param name: the task, for the error message.
     """
 
     def __init__(self, env_fns: Sequence[Callable[[], Any]], *, name: str) -> None:
@@ -40,7 +40,7 @@ class WorkerVectorEnv(SubprocVectorEnv):
         dead = []
         for number, worker in enumerate(self.workers):
             process = worker.process  # type: ignore[attr-defined]
-            process.join(0.5)  # its pipe may close a little earlier than it ends
+            process.join(0.5)  # its pipe may close shortly before the process ends
             if not process.is_alive():
                 code = process.exitcode
                 how = f"signal {-code}" if code and code < 0 else f"exit code {code}"

@@ -18,6 +18,7 @@ import gymnasium as gym
 from medqn_tianshou import MeDQNPolicy, MLPQNetwork
 from medqn_tianshou.commands.flags import add_env_clock_flags, settle_env_clocks
 from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.envs.registration import register_envs
 from medqn_tianshou.experiments.settings import Settings, load_settings
 from medqn_tianshou.training.build import make_env_clock_training, run_training
 from medqn_tianshou.training.loop import Training
@@ -57,6 +58,7 @@ def make_env(task: str, settings: Settings, *, render_mode: str | None = None) -
     :param render_mode: ``"rgb_array"`` or None.
     """
     limit = settings["max_episode_steps"].value or sys.maxsize
+    register_envs()
     return gym.make(ENV_IDS.get(task, task), max_episode_steps=limit, render_mode=render_mode)
 
 

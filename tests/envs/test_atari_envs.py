@@ -1,58 +1,18 @@
-"""The two Atari backends: the same play, and the promises the rest of the package builds on."""
+"""The two Atari backends: the same play, and what the rest of the package relies on."""
 
-import importlib
 import inspect
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
-from tianshou.env import BaseVectorEnv
-from tianshou.policy import DQNPolicy
+from atari_play import atari, both_backends, both_modes, breakout, random_play
+
+from medqn_tianshou.envs.atari import make_atari_envs
 
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
 envpool = pytest.importorskip("envpool")
 roms = pytest.importorskip("ale_py.roms")
-
-from medqn_tianshou.envs.atari import (  # noqa: E402
-    atari_tasks,
-    make_atari_envs,
-    nearest_task,
-)
-
-both_backends = pytest.mark.parametrize("backend", ["envpool", "ale"])
-both_modes = pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-
-
-@contextmanager
-def atari(game: str = "Breakout", **kwargs: Any) -> Iterator[BaseVectorEnv]:
-    """One training environment of a game without random no-ops, unless told otherwise."""
-    settings = {"num_envs": 1, "seed": 0, "training": True, "noop_max": 1} | kwargs
-    envs = make_atari_envs(task=f"{game}NoFrameskip-v4", **settings)
-    yield envs
-    envs.close()
-
-
-def random_play(envs: BaseVectorEnv, *, seed: int = 4) -> Iterator[dict[str, Any]]:
-    """Play randomly in the first environment, yielding all that each reset and step returns."""
-    actions = np.random.default_rng(seed)
-    ended = True
-    while True:
-        if ended:
-            obs, infos = envs.reset([0])
-            yield {"first": True, "obs": obs[0], **infos[0]}
-        action = actions.integers(envs.action_space[0].n, size=1)
-        obs, rew, terminated, truncated, infos = envs.step(action, [0])
-        ended = terminated[0] or truncated[0]
-        step = {"first": False, "obs": obs[0], "rew": rew[0], **infos[0]}
-        yield step | {"terminated": terminated[0], "truncated": truncated[0]}
 
 
 @both_modes
@@ -89,13 +49,6 @@ def test_both_backends_give_the_same_play_bit_by_bit(
     # The comparison has gone across the ends it is about.
     assert np.sum(np.diff(lives) < 0) >= lives_lost
     assert over >= games_over
-
-
-@cache
-def breakout(*, backend: str, training: bool) -> list[dict[str, Any]]:
-    """Two games of Breakout, reset by reset and step by step."""
-    with atari(backend=backend, training=training) as envs:
-        return list(islice(random_play(envs), 200))
 
 
 @both_modes
@@ -246,66 +199,6 @@ def test_environments_can_be_stepped_and_reset_apart(backend: str) -> None:
         np.testing.assert_array_equal(envs.reset(np.array([2]))[0][0], start)
 
 
-class RandomPolicy(DQNPolicy):
-    """A policy that acts randomly, remembers what it was shown, and never learns."""
-
-    def __init__(self, envs: BaseVectorEnv) -> None:
-        model = torch.nn.Linear(1, 1)
-        super().__init__(model=model, optim=None, action_space=envs.action_space[0])
-        self.seen: list[np.ndarray] = []
-        self.actions = np.random.default_rng(0)
-
-    def _compile(self) -> None:
-        """Skip five seconds of compiling what is not used here."""
-
-    def forward(self, batch: Batch, state: Any = None, **kwargs: Any) -> Batch:
-        self.seen.append(batch.obs.copy())
-        return Batch(act=self.actions.integers(self.action_space.n, size=len(batch.obs)))
-
-
-class PlainBuffer(VectorReplayBuffer):
-    """A buffer that is only filled."""
-
-    def _compile(self) -> None:
-        """Skip five seconds of compiling what is not used here."""
-
-
-@both_backends
-def test_a_buffer_of_newest_frames_rebuilds_what_the_policy_saw(backend: str) -> None:
-    with atari(backend=backend, noop_max=30) as envs:
-        policy = RandomPolicy(envs)
-        buffer = ReplayBuffer(150, stack_num=4, save_only_last_obs=True, ignore_obs_next=True)
-        collector = Collector(policy, envs, buffer)
-        collector.reset()
-        stats = collector.collect(n_step=150)
-    assert stats.n_collected_episodes > 1  # lost lives
-    np.testing.assert_array_equal(buffer[np.arange(150)].obs, np.concatenate(policy.seen))
-
-
-@both_backends
-def test_tianshou_collects_from_several_environments(backend: str) -> None:
-    with atari(backend=backend, num_envs=3) as envs:
-        collector = Collector(RandomPolicy(envs), envs, PlainBuffer(180, 3))
-        collector.reset()
-        collector.collect(n_step=90)
-        collector.collect(n_step=90, random=True)
-    buffer = collector.buffer
-    assert len(buffer) == 180
-    assert buffer.terminated.sum() >= 3
-    assert set(buffer.info.lives) <= {0, 1, 2, 3, 4, 5}
-    np.testing.assert_array_equal(np.sign(buffer.info.reward), buffer.rew)
-
-
-@both_backends
-def test_tianshou_evaluates_whole_games(backend: str) -> None:
-    with atari(backend=backend, num_envs=2, training=False, noop_max=30) as envs:
-        buffer = PlainBuffer(1000, 2, save_only_last_obs=True)
-        collector = Collector(RandomPolicy(envs), envs, buffer)
-        stats = collector.collect(n_episode=3, reset_before_collect=True)
-    assert stats.n_collected_episodes == 3
-    assert stats.lens.min() > 100  # a life of random play is some 25 steps
-
-
 @both_backends
 def test_an_observation_is_a_stack_of_as_many_frames_as_asked_for(backend: str) -> None:
     with atari(backend=backend, frames_stack=2) as envs:
@@ -333,61 +226,3 @@ def test_building_and_playing_print_nothing(
     with atari(backend=backend) as envs:
         envs.reset()
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_tasks_are_the_games_of_both_backends() -> None:
-    def names(games: list[str], *, ending: str) -> set[str]:
-        return {name.removesuffix(ending).lower() for name in games if name.endswith(ending)}
-
-    of_ale = {rom.replace("_", "") for rom in roms.get_all_rom_ids()}
-    of_envpool = names(envpool.list_all_envs(), ending="-v5")
-    assert names(list(atari_tasks()), ending="NoFrameskip-v4") == of_ale & of_envpool
-    assert len(atari_tasks()) == len(set(atari_tasks())) > 100
-
-
-@pytest.mark.parametrize(
-    ("task", "nearest"),
-    [
-        ("QbertNoFrameskip-v4", "QbertNoFrameskip-v4"),
-        ("Qbert", "QbertNoFrameskip-v4"),
-        ("qbert", "QbertNoFrameskip-v4"),
-        ("QbertNoFrameskip-v5", "QbertNoFrameskip-v4"),
-        ("ALE/Qbert-v5", "QbertNoFrameskip-v4"),
-        ("Qbrt", "QbertNoFrameskip-v4"),
-        ("QbrtNoFrameskip-v4", "QbertNoFrameskip-v4"),
-        ("name_this_game", "NameThisGameNoFrameskip-v4"),
-        ("BattlezoneDeterministic-v4", "BattleZoneNoFrameskip-v4"),
-        ("Pacman", "PacmanNoFrameskip-v4"),
-        ("CartPole-v1", None),
-        ("", None),
-    ],
-)
-def test_the_nearest_task_is_the_one_meant(task: str, nearest: str | None) -> None:
-    assert nearest_task(task) == nearest
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"task": "QbrtNoFrameskip-v4"}, "QbrtNoFrameskip-v4.*did you mean 'QbertNoFrameskip-v4'"),
-        ({"task": "CartPole-v1"}, "CartPole-v1.*atari_tasks"),
-        ({"backend": "gym"}, "gym.*envpool.*ale"),
-        ({"num_envs": 0}, "num_envs=0"),
-        ({"frames_stack": 0}, "frames_stack=0"),
-        ({"noop_max": 0}, "noop_max=0"),
-        ({"render_mode": "ascii"}, "render_mode"),
-        ({"render_mode": "ascii", "backend": "ale"}, "render_mode='ascii'"),
-    ],
-)
-def test_a_wrong_argument_is_named(wrong: dict[str, Any], message: str) -> None:
-    right = {"task": "QbertNoFrameskip-v4", "num_envs": 1, "seed": 0, "training": True}
-    with pytest.raises(ValueError, match=message):
-        make_atari_envs(**(right | wrong))
-
-
-def test_naming_tasks_loads_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("ale_py", "envpool"):
-        monkeypatch.setitem(sys.modules, package, None)  # an import would raise
-    monkeypatch.delitem(sys.modules, "medqn_tianshou.envs.atari")
-    fresh = importlib.import_module("medqn_tianshou.envs.atari")
-    assert fresh.nearest_task("qbert") == "QbertNoFrameskip-v4"
