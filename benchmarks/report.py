@@ -1,4 +1,4 @@
-"""Benchmark results: a JSON file that parts of a benchmark add to, and the page written from it."""
+"""Benchmark results: a JSON file to which parts add their figures, and the page made from it."""
 
 import json
 import sys
@@ -20,14 +20,14 @@ _MORE_PACKAGES = ("MinAtar", "numba", "psutil", "stable-baselines3", "zstandard"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A figure beside what it has to reach: a most, a least, or both."""
+    """A figure and its limits."""
 
     what: str
     value: float
     at_most: float | None = None
     at_least: float | None = None
     aim: float | None = None
-    """What would be better still."""
+    """A value beyond the limit that we would like to reach."""
     unit: str
 
     @property
@@ -46,7 +46,7 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def markdown(self) -> list[str]:
-        """Write it as Markdown, padded so that it can be read in a terminal, too."""
+        """Write it as Markdown, padded so that it is readable in a terminal, too."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         lines = [
             "| " + " | ".join(f"{cell:{n}}" for cell, n in zip(row, widths, strict=True)) + " |"
@@ -79,17 +79,19 @@ class Part:
 
 
 class Report:
-    """What the parts measured, in a file, together with how each was run.
+    """The results of all parts, in a file, together with how each part was run.
 
     Parts of earlier runs stay until they are measured again.
 
     :param path: the JSON file.
-    :param quick: whether sizes are too small to judge by; such results and others do not mix.
+    :param quick: whether the sizes are small; one file does not mix such results with others.
+    :param command: the command line, which the page quotes.
     """
 
-    def __init__(self, path: Path, *, quick: bool) -> None:
+    def __init__(self, path: Path, *, quick: bool, command: str) -> None:
         self.path = path
         self.quick = quick
+        self.command = command
         self.parts: dict[str, Result] = {}
         if path.exists() and path.stat().st_size:
             content = json.loads(path.read_text())
@@ -100,7 +102,7 @@ class Report:
 
     def measure(self, name: str, part: Part, sizes: Any) -> None:
         """Measure a part."""
-        run = describe_run()
+        run = {**describe_run(), "command": self.command}
         run["versions"] |= {package: _version(package) for package in _MORE_PACKAGES}
         start = time.perf_counter()
         measured = part.measure(sizes)
@@ -124,13 +126,9 @@ class Report:
         introduction: str = "",
         summary: Result | None = None,
     ) -> None:
-        """Write the JSON file, and the page.
+        """Write the JSON file and the page.
 
-        :param page: the Markdown file.
-        :param title: its heading.
-        :param parts: all parts of the benchmark.
-        :param introduction: what the page starts with.
-        :param summary: what else goes into the JSON file, before the parts.
+        :param summary: more entries for the JSON file.
         """
         sections = self.sections(parts)
         targets = [target for section in sections for target in section.targets]
@@ -158,7 +156,7 @@ class Report:
         _replace(page, "\n".join(lines))
 
     def _describe_runs(self, parts: dict[str, Part]) -> list[str]:
-        """Tell how the figures were obtained; parts may come from different runs."""
+        """Describe how each part was run; parts may come from different runs."""
         runs = {name: self.parts[name]["run"] for name in parts if name in self.parts}
         commands: dict[str, list[str]] = {}
         for name, run in runs.items():
@@ -182,7 +180,7 @@ class Report:
 
 
 def note(message: str) -> None:
-    """Tell the user what is going on."""
+    """Print progress."""
     print(message, file=sys.stderr, flush=True)
 
 

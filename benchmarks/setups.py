@@ -1,8 +1,14 @@
-"""What the contestants of the speed benchmark train: the command line of one of our scripts."""
+"""The trainings that benchmarks run: the command line of one of our scripts.
 
+All that the benchmarks use of the families, their flags and settings is here.
+"""
+
+import io
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +24,11 @@ PIXEL_SCALE = 1 / 255
 _SPACES: dict[tuple[str, str], tuple[Any, Any]] = {}
 
 
+def import_family(family: str) -> Any:
+    """Import the module that a script of ours runs, and all that it needs."""
+    return import_module(f"medqn_tianshou.experiments.{family}")
+
+
 class Setup:
     """A script with its flags. Our contestant runs it; the others read the settings from it.
 
@@ -27,11 +38,18 @@ class Setup:
 
     def __init__(self, family: str, flags: Sequence[str]) -> None:
         self.family = family
-        self.script: Any = import_module(f"medqn_tianshou.experiments.{family}")
+        self.script = import_family(family)
         self.parser: Parser = self.script.make_parser()
         self.args: Namespace = self.parser.parse_args(["--device", "cpu", *flags])
         self.settings: Settings = self.script.resolve(self.parser, self.args)
         self.value: SimpleNamespace = setting_values(self.settings)
+
+    def prepare(self, folder: Path) -> Any:
+        """Build our training as the script does, without a progress bar, its log in a folder."""
+        self.args.logdir = folder
+        self.args.no_progress = True
+        with redirect_stdout(io.StringIO()):
+            return self.script.prepare(self.parser, self.args, self.settings)
 
     @property
     def consolidates(self) -> bool:
@@ -54,7 +72,7 @@ class Setup:
     def target_update_env_steps(self) -> int:
         """Environment steps between copies to the target network."""
         if self.family == "atari":
-            # Gradient steps there, of which each C_current environment steps bring one.
+            # The Atari setting counts gradient steps: one per step_per_collect environment steps.
             return int(self.value.target_update_freq * self.value.step_per_collect)
         return int(self.value.target_update_env_steps)
 
@@ -64,7 +82,7 @@ class Setup:
         return env
 
     def make_vector_envs(self) -> Any:
-        """Build the training environments as Tianshou wants them."""
+        """Build the training environments as a vector for Tianshou."""
         if self.family == "atari":
             envs: BaseVectorEnv = self.script.make_envs(
                 self.args, self.settings, seed=self.args.seed, training=True
@@ -85,7 +103,7 @@ class Setup:
         return _SPACES[key]
 
     def make_plain_network(self) -> nn.Sequential:
-        """Build the paper's network as anyone would: float observations in, action values out."""
+        """Build the paper's network in plain torch, from float observations to action values."""
         observation_space, action_space = self.spaces
         shape, actions = observation_space.shape, int(action_space.n)
         if self.family == "atari":

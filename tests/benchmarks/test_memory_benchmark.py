@@ -7,18 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scripts import ROOT, load_script
+from scripts import ROOT
 
-memory = load_script("benchmarks/memory.py")
-play = load_script("benchmarks/play.py")
-processes = load_script("benchmarks/processes.py")
-report = load_script("benchmarks/report.py")
-timing = load_script("benchmarks/timing.py")
-training = load_script("benchmarks/training.py")
-worker = load_script("benchmarks/worker.py")
+from benchmarks import report
+from benchmarks.memory import command, play, processes, timing, training, worker
 
 TINY = replace(
-    memory.QUICK,
+    command.QUICK,
     atari_transitions=50,
     minatar_transitions=50,
     peer_transitions=50,
@@ -104,10 +99,13 @@ def test_the_memory_of_each_kind_of_training_can_be_measured(row):
 
 
 def test_minatar_is_kept_out_of_a_fresh_process():
-    code = "import sys, worker; worker.hide_minatar(); import gymnasium; print(*sys.modules)"
+    code = (
+        "import sys; from benchmarks.memory import worker; worker.hide_minatar()\n"
+        "import gymnasium; print(*sys.modules)"
+    )
     modules = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=ROOT / "benchmarks",
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
@@ -126,11 +124,12 @@ def test_a_full_buffer_can_be_measured():
 
 
 def test_workers_are_processes_whose_last_line_counts(tmp_path, monkeypatch):
-    with pytest.raises(RuntimeError, match=r"worker\.py .* failed: KeyError: 'unknown'"):
+    with pytest.raises(RuntimeError, match=r"memory\.worker .* failed: KeyError: 'unknown'"):
         processes.run_worker("unknown")
     echo = tmp_path / "echo.py"
     echo.write_text("import sys; print('a warning'); print(sys.argv[1])")
-    monkeypatch.setattr(processes, "WORKER", echo)
+    monkeypatch.setattr(processes, "WORKER", "echo")
+    monkeypatch.setattr(processes, "ROOT", tmp_path)
     assert processes.run_worker("train", rounds=3) == {"job": "train", "rounds": 3}
 
 
@@ -149,7 +148,7 @@ def test_training_speed_is_of_the_same_training_with_either_buffer(monkeypatch):
 
 
 def run(out, parts, *flags):
-    return memory.main(["--quick", "--out", str(out), "--parts", parts, *flags], TINY)
+    return command.BENCHMARK.main(["--quick", "--out", str(out), "--parts", parts, *flags], TINY)
 
 
 def test_parts_add_up_to_a_page_of_what_was_measured(tmp_path, capsys):
@@ -180,7 +179,7 @@ def test_a_target_is_met_up_to_its_limit(tmp_path):
     assert not missed.met
     section = report.Section(title="s", tables=[], notes="", targets=[met, missed])
     part = report.Part(lambda sizes: {}, lambda result: section)
-    written = report.Report(tmp_path / "x.json", quick=False)
+    written = report.Report(tmp_path / "x.json", quick=False, command="x")
     written.measure("s", part, None)
     written.write(tmp_path / "README.md", "t", {"s": part})
     rows = (tmp_path / "README.md").read_text().splitlines()
@@ -201,7 +200,7 @@ def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, flags, problem)
     (tmp_path / "foreign.json").write_text("[]x")
     (tmp_path / "quick.json").write_text('{"quick": true, "parts": {}}')
     with pytest.raises(SystemExit) as stopped:
-        memory.main([flag.format(tmp=tmp_path) for flag in flags])
+        command.BENCHMARK.main([flag.format(tmp=tmp_path) for flag in flags])
     assert stopped.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert problem in line
@@ -211,6 +210,7 @@ def test_a_part_that_fails_is_reported_with_its_reason(tmp_path, capsys, monkeyp
     def fail(sizes):
         raise RuntimeError("no memory left")
 
-    monkeypatch.setitem(memory.PARTS, "full", replace(memory.PARTS["full"], measure=fail))
+    parts = command.BENCHMARK.parts
+    monkeypatch.setitem(parts, "full", replace(parts["full"], measure=fail))
     assert run(tmp_path, "full") == 1
     assert capsys.readouterr().err.endswith("full: no memory left\n")

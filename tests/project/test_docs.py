@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from importlib import import_module
 
 import pytest
 from scripts import ROOT, load_script
@@ -25,7 +26,9 @@ PARSERS = {
     "lowdim/lowdim_figures.py": lambda: make_figures_parser(LOWDIM_FIGURES),
     "minatar/minatar_figures.py": lambda: make_figures_parser(MINATAR_FIGURES),
 }
-COMMAND = re.compile(r"\b(?:python (?!-)\S+\.py|(?<![-/])medqn [a-z]+)(?:[^`\n)#]*)")
+COMMAND = re.compile(
+    r"\b(?:python (?!-)\S+\.py|python -m benchmarks\S*|(?<![-/])medqn [a-z]+)(?:[^`\n)#]*)"
+)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Of docker and tensorboard.
 FOREIGN_FLAGS = {
@@ -74,6 +77,10 @@ def check(command):
         else:
             medqn_command.make_parser(prog).parse_args(rest)
         return
+    if words[0] == "-m":
+        module = words[1] if words[1].count(".") > 1 else f"{words[1]}.command"
+        import_module(module).make_parser().parse_args(words[2:])
+        return
     script, *flags = words
     assert (ROOT / script).is_file(), command
     module = None if script in PARSERS else load_script(script)
@@ -107,12 +114,14 @@ def test_the_pages_have_commands_of_every_kind():
         "```sh\nmedqn reproduce fig9\n```",
         "    python atari/atari_medqn.py --no-such-flag",
         "`python lowdim/none.py`",
+        "`python -m benchmarks.speed --slow`",
+        "`python -m benchmarks.none`",
         "```sh\ndocker run --rm medqn train chess --logdir /runs\n```",
     ],
 )
 def test_a_wrong_command_is_found(text, capsys):
     (command,) = commands(text)
-    with pytest.raises((SystemExit, AssertionError)):
+    with pytest.raises((SystemExit, AssertionError, ImportError)):
         check(command)
 
 
@@ -146,7 +155,7 @@ def test_every_flag_is_documented_and_every_documented_flag_exists():
         flag for make in PARSERS.values() for a in make()._actions for flag in a.option_strings
     }
     known |= {word for words in words_of(COMMANDS).values() for word in words}
-    scripts = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("**/*.py")]
+    scripts = [*(ROOT / "benchmarks").glob("**/*.py"), *(ROOT / "docs").glob("**/*.py")]
     known |= {flag for path in scripts for flag in FLAG.findall(path.read_text())}
     assert told - known - FOREIGN_FLAGS == set()
 

@@ -1,8 +1,7 @@
-#!/usr/bin/env python
-"""Measures the memory of the process it runs in; started anew by ``processes.py`` for each figure.
+"""Measures the memory of the process it runs in; ``processes.py`` starts one for each figure.
 
-Takes one argument, a JSON object: the job, and its parameters. Prints a JSON object. What it
-imports besides the standard library it imports late: how much memory that takes is to be seen.
+The one argument is a JSON object: the job and its parameters. The output is a JSON object. The jobs
+import libraries themselves, so that the memory of the imports can be measured.
 """
 
 import gc
@@ -10,8 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from importlib import import_module
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
@@ -25,14 +23,9 @@ def hide_minatar() -> None:
 
 
 def fill_replay(*, transitions: int, num_envs: int) -> dict[str, Any]:
-    """Fill a compact buffer with random play of Qbert.
-
-    :param transitions: its size.
-    :param num_envs: how many environments to play at a time.
-    """
+    """Fill a compact buffer with random play of Qbert."""
     hide_minatar()
-    from play import ATARI_REPLAY, RandomPlay, make_game
-
+    from benchmarks.memory.play import ATARI_REPLAY, RandomPlay, make_game
     from medqn_tianshou import CompactVectorReplayBuffer
     from medqn_tianshou.training.memory import MemoryMonitor
 
@@ -58,38 +51,29 @@ def fill_replay(*, transitions: int, num_envs: int) -> dict[str, Any]:
 def train(
     *, family: str, task: str, algo: str, buffer_size: int, replay: str, rounds: int
 ) -> dict[str, Any]:
-    """Build all that a training script builds, fill the buffer, train for a few updates.
+    """Build all that a training script builds, fill the buffer, train for a few rounds.
 
-    :param family: ``"atari"`` or ``"minatar"``.
-    :param task: the game.
-    :param algo: the script's ``--algo``.
-    :param buffer_size: the script's ``--buffer-size``.
-    :param replay: ``"raw"`` or ``"compact"``.
-    :param rounds: updates, each after a collect.
+    A round is a collect and an update. The other parameters are flags of the script.
     """
     if family == "atari":
         hide_minatar()
         import envpool  # noqa: F401 (the script loads it when it builds its environments)
-    script: Any = import_module(f"medqn_tianshou.experiments.{family}")
+    from benchmarks.setups import Setup, import_family
+
+    import_family(family)
     import psutil
 
     imported = psutil.Process().memory_info().rss
 
-    from play import RandomPlay, Recording
     from tianshou.utils.torch_utils import policy_within_training_step
 
-    from medqn_tianshou.experiments.settings import setting_values
+    from benchmarks.memory.play import RandomPlay, Recording
 
-    parser = script.make_parser()
-    folder = TemporaryDirectory()  # goes with this function
-    with redirect_stdout(sys.stderr):
-        flags = {"--task" if family == "atari" else "--game": task, "--algo": algo}
-        flags |= {"--buffer-size": str(buffer_size), "--replay": replay}
-        flags |= {"--logdir": folder.name, "--device": "cpu"}
-        words = [word for flag in flags.items() for word in flag]
-        args = parser.parse_args([*words, "--no-progress"])
-        settings = script.resolve(parser, args)
-        training = script.prepare(parser, args, settings)
+    flags = {"--task" if family == "atari" else "--game": task, "--algo": algo}
+    flags |= {"--buffer-size": str(buffer_size), "--replay": replay}
+    setup = Setup(family, [word for flag in flags.items() for word in flag])
+    folder = TemporaryDirectory()  # deleted at the end of this function
+    training = setup.prepare(Path(folder.name))
     policy, collector = training.policy, training.train_collector
     buffer = collector.buffer
     collector.reset()
@@ -101,7 +85,7 @@ def train(
         collector.collect(n_step=buffer_size, random=True)
     if len(buffer) != buffer_size:
         raise RuntimeError(f"the buffer holds {len(buffer)} of {buffer_size} transitions")
-    value = setting_values(settings)
+    value = setup.value
     policy.set_eps(value.eps_train_final)
     policy.set_env_step(buffer_size)
     for _ in range(rounds):

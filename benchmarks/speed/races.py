@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from contestants import Entry, take_turns
-from ratios import known_ratios
-from report import Part, Result, Section, Table, note
+from benchmarks.report import Part, Result, Section, Table, note
+from benchmarks.speed.contestants import Entry, take_turns
+from benchmarks.speed.ratios import known_ratios
 
 QBERT = ("--task", "QbertNoFrameskip-v4", "--buffer-size", "100000", "--test-num", "1",
          "--eps-train", "0.05", "--eps-train-final", "0.05")  # fmt: skip

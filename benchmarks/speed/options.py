@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from contestants import take_turns
-from report import Part, Result, Section, Table
 from torch.nn import functional as F  # noqa: N812
 
+from benchmarks.report import Part, Result, Section, Table
+from benchmarks.speed.contestants import take_turns
 from medqn_tianshou import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
 from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.fast.optimizers import FusedRMSprop

@@ -4,9 +4,10 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from setups import Setup
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+
+from benchmarks.setups import Setup
 
 
 class BareLearner:

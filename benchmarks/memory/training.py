@@ -4,10 +4,10 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from contestants import Entry, take_turns
-from play import REPLAY
-from races import BREAKOUT, MEDQN_C20, Team
-from report import Part, Result, Section, Table, Target, note
+from benchmarks.memory.play import REPLAY
+from benchmarks.report import Part, Result, Section, Table, Target, note
+from benchmarks.speed.contestants import Entry, take_turns
+from benchmarks.speed.races import BREAKOUT, MEDQN_C20, Team
 
 TRAININGS = {
     "Atari Qbert, MeDQN(R)": ("atari", MEDQN_C20),

@@ -9,11 +9,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers.time_limit import TimeLimit
 from numpy.typing import NDArray
-from play import ATARI_REPLAY, GAMES, RandomPlay, make_game
-from report import Part, Result, Section, Table, Target, gigabytes, note
 from tianshou.data import Batch, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 
+from benchmarks.memory.play import ATARI_REPLAY, GAMES, RandomPlay, make_game
+from benchmarks.report import Part, Result, Section, Table, Target, gigabytes, note
 from medqn_tianshou import CompactVectorReplayBuffer
 from medqn_tianshou.envs.minatar import EPISODE_LIMITS, MinAtarEnv
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes

@@ -1,25 +1,21 @@
-"""Runs of the scripts in processes of their own, killed at random instants and resumed."""
+"""Runs of the scripts in child processes, which can be killed and compared."""
 
 import importlib.util
 import os
-import random
 import re
 import resource
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 _TAIL_SECONDS = 600.0
-_LATE_SHARE = 0.9
-"""Of the lives, how many may be killed only once there is a checkpoint."""
 
 
 def load_script(family: str) -> ModuleType:
@@ -133,68 +129,6 @@ class Life:
                 raise RuntimeError(f"a run hangs: {self.output.read_text()[-300:]}")
             time.sleep(0.01)
         return code
-
-
-@dataclass
-class Tally:
-    """What became of a number of kills."""
-
-    kills: int = 0
-    resumes: int = 0
-    fallbacks: int = 0
-    """Resumes that had to take an earlier checkpoint than the newest."""
-    starts_over: int = 0
-    """Kills before the first checkpoint."""
-    runs: int = 0
-    equal: int = 0
-    """Runs whose end is that of the run that was never killed."""
-    lost: int = 0
-    """Resumes that failed."""
-
-
-def kill_again_and_again(
-    family: str, flags: Sequence[str], folder: Path, *, kills: int, seconds: float, seed: int = 0
-) -> Tally:
-    """Kill runs of a script at random instants, resume each time, and compare their ends.
-
-    :param family: the script.
-    :param flags: a short run with frequent checkpoints.
-    :param folder: for the runs.
-    :param kills: how many.
-    :param seconds: the longest life.
-    :param seed: of the instants.
-    """
-    script, rng, tally = load_script(family), random.Random(seed), Tally()
-    output = folder / "output.txt"
-    if Life(script, [*flags, "--logdir", str(folder / "whole")], output).wait() != 0:
-        raise RuntimeError(f"the run that is not killed failed: {output.read_text()}")
-    whole = fingerprint(run_folder(folder / "whole"))
-    while tally.kills < kills:
-        tally.runs += 1
-        logdir = folder / str(tally.runs)
-        arguments = [*flags, "--logdir", str(logdir)]
-        code: int | None = None
-        begun = "run folder: .*\n"
-        while code is None:
-            life = Life(script, arguments, output)
-            if not life.wait_for(begun):
-                code = life.wait()
-            elif tally.kills < kills:
-                if rng.random() < _LATE_SHARE:
-                    life.wait_for_file(logdir, "*.checkpoint")
-                code = life.kill_after(rng.uniform(0, seconds))
-                tally.kills += code is None
-            else:
-                code = life.wait()
-            said = output.read_text()
-            tally.resumes += "resumed at env step" in said
-            tally.starts_over += "the run starts over" in said
-            tally.fallbacks += "trying the one before" in said
-            arguments = ["--resume", str(run_folder(logdir))]
-            begun = "resumed at env step .*\n|the run starts over\n"
-        tally.lost += code != 0
-        tally.equal += code == 0 and fingerprint(run_folder(logdir)) == whole
-    return tally
 
 
 def fingerprint(folder: Path) -> dict[str, Any]:

@@ -1,20 +1,19 @@
-"""Who takes part in the speed benchmark, and how turns are taken."""
+"""The contestants of the speed benchmark, and the timing in turns."""
 
 import gc
-import io
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import gymnasium as gym
-from bare_loop import BareAtariLoop, BareLoop
-from report import note
-from setups import Setup
-from stock import Stock, TrainerContestant
+
+from benchmarks.report import note
+from benchmarks.setups import Setup
+from benchmarks.speed.bare_loop import BareAtariLoop, BareLoop
+from benchmarks.speed.stock import Stock, TrainerContestant
 
 Kind = Literal["stock", "ours", "bare", "sb3"]
 
@@ -37,17 +36,14 @@ class Ours(TrainerContestant):
     """
 
     def __init__(self, setup: Setup, folder: Path) -> None:
-        setup.args.logdir = folder
-        setup.args.no_progress = True
-        with redirect_stdout(io.StringIO()):
-            self.training: Any = setup.script.prepare(setup.parser, setup.args, setup.settings)
-        self.training.checkpoints = None  # like evaluation, not measured
+        self.training: Any = setup.prepare(folder)
+        self.training.checkpoints = None  # not measured, like evaluation
         self.training.warm_up()
         super().__init__(self.training.trainer)
         self.training.policy.set_env_step(0)
 
     def advance(self, env_steps: int) -> None:
-        """Train for some environment steps; nothing goes on in the background after them."""
+        """Train for some environment steps; afterwards no work is left in the background."""
         super().advance(env_steps)
         self.training.train_collector.settle()
 
@@ -124,7 +120,7 @@ class Entry:
     :param kind: whose training it is.
     :param family: the script whose settings it follows.
     :param flags: that script's flags.
-    :param chunk: how many times the usual number of steps make a chunk, for the faster ones.
+    :param chunk: factor on the steps of a chunk, for fast contestants.
     """
 
     kind: Kind
@@ -133,11 +129,7 @@ class Entry:
     chunk: int = 1
 
     def build(self, folder: Path, more_flags: Sequence[str] = ()) -> Any:
-        """Build it and fill its buffer.
-
-        :param folder: where its files go.
-        :param more_flags: flags that all contestants have.
-        """
+        """Build it, with flags that all contestants share, and fill its buffer."""
         setup = Setup(self.family, [*self.flags, *more_flags])
         if self.kind == "stock":
             return Stock(setup, folder)
@@ -153,15 +145,13 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Time actions in turns, the order reversed with each round.
 
-    :param actions: what to time.
-    :param turns: how often.
-    :param dropped: rounds before those, not counted: libraries choose and compile their kernels.
-    :return: the seconds that each took, in each of its turns.
+    :param dropped: rounds before the timed ones, in which libraries choose and compile kernels.
+    :return: for each action, the seconds of each turn.
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     names = list(actions)
     gc.collect()
-    gc.freeze()  # or each would pay for what all others hold, whenever garbage is collected
+    gc.freeze()  # otherwise a collection would also visit the objects of all others
     try:
         for turn in range(dropped + turns):
             for name in names if turn % 2 == 0 else reversed(names):

@@ -1,10 +1,10 @@
-#!/usr/bin/env python
-"""How to compress blocks of frames: zstandard or blosc2, differences or changes, block lengths.
+"""Compare ways to compress blocks of frames: zstandard or blosc2, differences or changes, lengths.
 
-Real play by a random agent in the paper's five games. Prints a table: bytes per frame, and the
-microseconds to encode a frame and to decode a whole block. Needs the package blosc2 for its rows.
+The frames are play of a random agent in the paper's five games. The table shows the bytes per
+frame, and the microseconds to encode a frame and to decode a whole block. Its rows of blosc2 need
+the package blosc2.
 
-  python benchmarks/compression.py --frames 20000
+  python -m benchmarks.memory.compression --frames 20000
 """
 
 import sys
@@ -43,7 +43,7 @@ def record(game: str, count: int, seed: int = 0) -> Frames:
 
 
 def differences(frames: Frames) -> Frames:
-    """The first frame, and of each other the XOR with the one before."""
+    """Return the first frame, and the XOR of each other frame with the one before it."""
     result = frames.copy()
     result[1:] ^= frames[:-1]
     return result
@@ -100,16 +100,21 @@ def measure(coder: Coder, frames: Frames, block_len: int) -> tuple[float, float,
     return size / encoded, 1e6 * seconds[encode] / encoded, 1e6 * seconds[decode] / blocks
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    parser = Parser(description=__doc__)
+def make_parser() -> Parser:
+    """Build the command line."""
+    parser = Parser(prog="python -m benchmarks.memory.compression", description=__doc__)
     parser.add_argument(
         "--frames",
         type=number(int, at_least=64),
         default=10_000,
         help="frames per game (default: 10000)",
     )
-    args = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    args = make_parser().parse_args(arguments)
     plays = {game: record(game, args.frames) for game in GAMES}
     print("| frames per block | how | " + " | ".join(GAMES) + " | mean | encode | decode |")
     print("|" + "---|" * (len(GAMES) + 5))

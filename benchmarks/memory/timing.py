@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from play import ATARI_REPLAY, GAMES, REPLAY, RandomPlay, Recording, make_game
-from report import Part, Result, Section, Table, Target, note
 from tianshou.data import Batch
 
+from benchmarks.memory.play import ATARI_REPLAY, GAMES, REPLAY, RandomPlay, Recording, make_game
+from benchmarks.report import Part, Result, Section, Table, Target, note
 from medqn_tianshou import CompactVectorReplayBuffer
 from medqn_tianshou.fast.targets import SingleFetch
 from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from setups import PIXEL_SCALE, Setup
 from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
 from tianshou.policy import DQNPolicy
 from tianshou.policy.modelfree.dqn import DQNTrainingStats
@@ -16,6 +15,8 @@ from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.tensorboard import SummaryWriter
+
+from benchmarks.setups import PIXEL_SCALE, Setup
 
 
 class StockNetwork(nn.Module):

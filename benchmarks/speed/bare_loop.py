@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from bare_learner import BareLearner
-from bare_replay import Bounds, FrameRing, TransitionRing
-from setups import PIXEL_SCALE, Setup
+
+from benchmarks.setups import PIXEL_SCALE, Setup
+from benchmarks.speed.bare_learner import BareLearner
+from benchmarks.speed.bare_replay import Bounds, FrameRing, TransitionRing
 
 
 class BareAtariLoop:

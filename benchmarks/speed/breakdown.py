@@ -7,9 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from races import ATARI_ENTRIES, MINATAR_ENTRIES, Team
-from report import Part, Result, Section, Table
-
+from benchmarks.report import Part, Result, Section, Table
+from benchmarks.speed.races import ATARI_ENTRIES, MINATAR_ENTRIES, Team
 from medqn_tianshou.fast.targets import SingleFetch
 
 PIECES = {

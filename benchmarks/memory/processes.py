@@ -1,4 +1,4 @@
-"""What a fresh process holds: with a full buffer alone, and in training, as the paper has it."""
+"""The memory of a fresh process, with a full buffer alone and in training as in the paper."""
 
 import json
 import subprocess
@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from report import Part, Result, Section, Table, Target, gigabytes, megabytes, note
+from benchmarks.report import Part, Result, Section, Table, Target, gigabytes, megabytes, note
 
-WORKER = Path(__file__).with_name("worker.py")
+ROOT = Path(__file__).parents[2]
+WORKER = "benchmarks.memory.worker"
 
 
 def run_process(command: Sequence[str]) -> str:
-    """Run a command to its end and return what it printed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    """Run a command in the root of the repository and return its output."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RuntimeError(f"{' '.join(command[1:])} failed: {reason}")
@@ -25,7 +26,7 @@ def run_process(command: Sequence[str]) -> str:
 def run_worker(job: str, **parameters: Any) -> Result:
     """Run a job of ``worker.py`` in a process of its own."""
     text = json.dumps({"job": job, **parameters})
-    lines = run_process([sys.executable, str(WORKER), text]).splitlines()
+    lines = run_process([sys.executable, "-m", WORKER, text]).splitlines()
     result: Result = json.loads(lines[-1])
     return result
 
@@ -112,7 +113,7 @@ HEADINGS = {"atari": "Atari, Qbert", "minatar": "MinAtar, Seaquest"}
 
 def measure_rss(sizes: Any) -> Result:
     """Measure each of the paper's memory tables' runs in a process of its own."""
-    # What numba compiles once and keeps on disk must not be compiled in the first process measured.
+    # Numba compiles once and caches on disk: not in the first process that is measured.
     run_worker("fill_replay", transitions=100, num_envs=1)
     rows = []
     for training in TRAININGS:

@@ -1,4 +1,4 @@
-"""Runs spoiled in several ways: what is said, with which exit code, and what is left of them."""
+"""Runs with faults: the message, the exit code, and whether the run still ends as it should."""
 
 import os
 import shutil
@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kills import Life, fingerprint, load_script, run_folder
-from report import Result, Section, Table, Target
+from benchmarks.report import Part, Result, Section, Table, Target
+from benchmarks.torture.life import Life, fingerprint, load_script, run_folder
 
 FAULT_RUN = (
     "--task MountainCar-v0 --algo medqn-u --steps 600 --warmup-steps 100 --checkpoint-every 60"
@@ -18,7 +18,7 @@ FAULT_RUN = (
 
 
 def measure_faults(sizes: Any) -> Result:
-    """Spoil a run in several ways; see what is said, and whether it still comes to its end."""
+    """Damage a run in several ways; record the message and whether its end is still the same."""
     script, faults = load_script("lowdim"), {}
     flags = FAULT_RUN.split()
     with tempfile.TemporaryDirectory() as name:
@@ -102,3 +102,6 @@ def show_faults(measured: Result) -> Section:
         notes=f"`lowdim/lowdim_medqn.py {FAULT_RUN}`; disk full: no file may exceed 9,000 bytes.",
         targets=[Target(what="faults not dealt with", value=wrong, at_most=0, unit="")],
     )
+
+
+FAULTS = Part(measure_faults, show_faults)

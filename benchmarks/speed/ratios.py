@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from report import Target
+from benchmarks.report import Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Replay memory: its size, and its cost in time."""

@@ -1,0 +1,105 @@
+"""Measure training speed: Tianshou's DQN, MeDQN written on it directly, ours, and a bare loop.
+
+Each part can be run alone; the results of the other parts are kept:
+
+  atari        Qbert, 1 environment
+  atari10      Qbert, 10 environments
+  minatar      Breakout
+  mountaincar  MountainCar
+  update       the time of one policy.update on Atari
+  breakdown    where the time of our own training goes
+  options      memory format, optimizer, threads and torch.compile, one at a time
+
+All contestants of a part train in one process, in turns. The whole benchmark takes about 25 minutes
+(--quick: 3) and 5 GB of memory, and needs an idle machine. Example:
+
+  python -m benchmarks.speed --quick --json speed.json
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.command import Benchmark
+from benchmarks.speed import breakdown, options, races
+from benchmarks.speed.ratios import summarize
+
+INTRODUCTION = """\
+Environment steps per second of whole trainings, learning included, evaluation and warm-up excluded:
+
+- `stock_dqn`: Tianshou's own policy, collector, buffer and trainer, set up as its examples do, with
+  the paper's settings;
+- `stock_medqn`: MeDQN written on those classes directly: two samples, separate forward passes;
+- no prefix: ours, as the scripts run it;
+- `bare`: the same environment, network, batches and schedule in a minimal loop without a framework;
+- `sb3`: Stable-Baselines3, where it is installed.
+
+All take turns in one process, on the same number of threads, and explore at one fixed rate, so that
+all act by their networks. Ratios are of medians."""
+
+
+def _sizes(**races: tuple[int, int]) -> Mapping[str, tuple[int, int]]:
+    return races
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much to measure."""
+
+    races: Mapping[str, tuple[int, int]] = field(
+        default_factory=lambda: _sizes(
+            atari_1env=(3_000, 400),
+            atari_10env=(3_000, 400),
+            minatar=(5_000, 320),
+            mountaincar=(1_000, 320),
+        )
+    )
+    """By race: environment steps to fill the buffers, and environment steps in a chunk."""
+    turns: int = 13
+    """Timed chunks of each contestant."""
+    dropped: int = 2
+    """Chunks before the timed ones."""
+    option_turns: int = 25
+    update_turns: int = 60
+    breakdown_chunks: int = 10
+
+
+QUICK = Sizes(
+    races=_sizes(
+        atari_1env=(1_000, 120),
+        atari_10env=(1_000, 120),
+        minatar=(1_000, 96),
+        mountaincar=(500, 96),
+    ),
+    turns=5,
+    dropped=1,
+    update_turns=15,
+    breakdown_chunks=3,
+)
+
+BENCHMARK = Benchmark(
+    name="speed",
+    description=__doc__,
+    parts={
+        "atari": races.ATARI,
+        "atari10": races.ATARI10,
+        "minatar": races.MINATAR,
+        "mountaincar": races.MOUNTAIN_CAR_PART,
+        "update": races.UPDATE,
+        "breakdown": breakdown.BREAKDOWN,
+        "options": options.OPTIONS,
+    },
+    sizes=Sizes(),
+    quick_sizes=QUICK,
+    quick_help="all ratios in about three minutes",
+    quick_out=Path("log/speed-quick"),
+    not_quick=frozenset({"options"}),
+    needs={
+        "atari": frozenset({"atari", "atari10", "update", "breakdown"}),
+        "minatar": frozenset({"minatar", "breakdown"}),
+    },
+    title="Training speed",
+    introduction=INTRODUCTION,
+    summarize=summarize,
+)
+make_parser = BENCHMARK.make_parser

@@ -1,0 +1,1 @@
+"""Robustness: killed runs, damaged files, full disks, long runs."""
