@@ -23,12 +23,10 @@ class Benchmark:
     :param name: its folder here, and in ``docs/results``.
     :param description: the text of ``--help``.
     :param parts: the parts, in the order of the page.
-    :param sizes: how much to measure.
     :param quick_sizes: how much to measure with ``--quick``.
     :param quick_out: the folder of quick results; without it, ``--quick`` needs ``--out``.
     :param not_quick: parts that ``--quick`` leaves out unless they are named.
     :param needs: for an extra of the package, the parts that need it.
-    :param title: the heading of the page.
     :param introduction: the first paragraphs of the page.
     :param summarize: makes more entries for the JSON file from what all parts measured.
     """

@@ -30,11 +30,7 @@ def import_family(family: str) -> Any:
 
 
 class Setup:
-    """A script with its flags. Our contestant runs it; the others read the settings from it.
-
-    :param family: ``"atari"``, ``"minatar"`` or ``"lowdim"``.
-    :param flags: the command line.
-    """
+    """A script with its flags. Our contestant runs it; the others read the settings from it."""
 
     def __init__(self, family: str, flags: Sequence[str]) -> None:
         self.family = family

@@ -1,4 +1,4 @@
-"""Play to fill replay buffers with: random, or recorded and shown again."""
+"""Play to fill replay buffers with: random, or recorded and repeated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,9 +28,7 @@ def make_game(game: str, num_envs: int = 1) -> BaseVectorEnv:
 class RandomPlay:
     """Random play, a step of all environments at a time, in the form that collectors store.
 
-    :param envs: the environments.
-    :param repeat_prob: how likely each repeats its last action instead of drawing one.
-    :param seed: seeds the actions.
+    :param repeat_prob: the probability that an environment repeats its last action.
     """
 
     def __init__(self, envs: BaseVectorEnv, *, repeat_prob: float = 0.0, seed: int = 0) -> None:
@@ -65,7 +63,7 @@ class RandomPlay:
         return batch
 
     def fill(self, *buffers: VectorReplayBuffer, transitions: int) -> None:
-        """Play some transitions into buffers, the same into each."""
+        """Add the same transitions to all buffers."""
         for _ in range(transitions // len(self._ids)):
             batch = self.step()
             for buffer in buffers:
@@ -99,7 +97,7 @@ class Recording:
         return cls(frames[0], frames[1], steps)
 
     def repeat(self, transitions: int) -> Iterator[Batch]:
-        """Show the recording again and again, its frames shifted by another pixel each time."""
+        """Repeat the recording, with its frames shifted by another pixel each time."""
         length = len(self.steps)
         for first in range(0, transitions, length):
             row, column = divmod(first // length, self.obs.shape[-1])
@@ -107,5 +105,5 @@ class Recording:
                 np.roll(frames, (row, column), axis=(1, 2)) for frames in (self.obs, self.obs_next)
             )
             for i in range(min(length, transitions - first)):
-                # A stack of one frame: a first stack repeats its frame, others are not looked at.
+                # A stack of one frame is enough: the buffer reads only the newest frame.
                 yield Batch(self.steps[i], obs=obs[None, None, i], obs_next=obs_next[None, None, i])

@@ -1,4 +1,4 @@
-"""How many bytes a transition takes in replay buffers: ours, Tianshou's, Stable-Baselines3's."""
+"""Bytes per transition in replay buffers: ours, Tianshou's, Stable-Baselines3's."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -172,7 +172,7 @@ def show_peers(result: Result) -> Section:
 
 
 def _raw_nbytes(obs: NDArray[Any], size: int, **options: Any) -> int:
-    """The bytes of a VectorReplayBuffer, which takes them all with the first transition."""
+    """The bytes of a VectorReplayBuffer, which allocates all with the first transition."""
     zero = np.zeros(1)
     buffer = VectorReplayBuffer(size, 1, **options)
     buffer.add(

@@ -1,4 +1,4 @@
-"""How long it takes to add to compact replay, and to fetch from it."""
+"""The time to add to compact replay, and to fetch from it."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
 
 BATCH_SIZE = 32
 ADDS_PER_PASS = 64
-"""Whole blocks, as the add that encodes one does it for all; few, to be seldom interrupted."""
+"""Whole blocks, as one add in a block encodes all of it; few, to be rarely interrupted."""
 SLOWEST = 32
 FIELDS = ("act", "rew", "terminated", "truncated", "done")
 
@@ -76,10 +76,9 @@ def measure_times(sizes: Any) -> Result:
 
 
 def time_fetches(buffers: dict[str, Any], repeats: int) -> dict[str, dict[str, float]]:
-    """Time each way to fetch, on full buffers that hold the same, in turns.
+    """Time each way to fetch from full buffers with the same content, in turns.
 
-    :param buffers: the buffers by kind.
-    :param repeats: fetches to take the median of.
+    :param repeats: the number of fetches; the result is their median.
     """
     for buffer in buffers.values():
         seed_replay_buffer(buffer, 0)
@@ -93,10 +92,9 @@ def time_fetches(buffers: dict[str, Any], repeats: int) -> dict[str, dict[str, f
 
 
 def time_in_turns(tasks: dict[Any, tuple[Fetch, Any]], repeats: int) -> dict[Any, float]:
-    """Give the median time of each fetch, in microseconds.
+    """Return the median time of each fetch, in microseconds.
 
-    :param tasks: fetches, and the full buffers of one environment that they are from.
-    :param repeats: how often to fetch.
+    :param tasks: fetches and the full buffers, of one environment, to fetch from.
     """
     generator = np.random.default_rng(0)
     times: dict[Any, list[float]] = {key: [] for key in tasks}
@@ -113,9 +111,8 @@ def time_in_turns(tasks: dict[Any, tuple[Fetch, Any]], repeats: int) -> dict[Any
 def time_adds(buffers: dict[str, Any], play: RandomPlay, passes: int) -> Result:
     """Time adding to full buffers, in turns; in microseconds.
 
-    :param buffers: the buffers by kind.
-    :param play: gives the transitions, beforehand.
-    :param passes: how often to add ``ADDS_PER_PASS`` of them; mean is the median of their means.
+    :param play: plays the transitions before the timing.
+    :param passes: how often to add ``ADDS_PER_PASS`` transitions; ``mean`` is the median of means.
     """
     times: dict[str, list[list[float]]] = {replay: [] for replay in buffers}
     for _ in range(passes):

@@ -1,4 +1,4 @@
-"""What compact replay costs in training: the same training with either buffer, in turns."""
+"""The cost of compact replay in training: the same training with either buffer, in turns."""
 
 from functools import partial
 from statistics import median

@@ -11,10 +11,7 @@ from benchmarks.setups import Setup
 
 
 class BareLearner:
-    """The updates of DQN, MeDQN(R) and MeDQN(U), with no more network passes than they need.
-
-    :param setup: the settings.
-    """
+    """The updates of DQN, MeDQN(R) and MeDQN(U), with no more network passes than they need."""
 
     def __init__(self, setup: Setup) -> None:
         value = setup.value
@@ -41,8 +38,6 @@ class BareLearner:
 
         :param states: the TD batch, each epoch's states to consolidate on, the TD batch's
             successors; in this order, so that passes over several of them need no copies.
-        :param act_B: actions.
-        :param rew_B: rewards.
         :param factor_B: factors of the successors' values.
         """
         count = self._batch_size

@@ -12,10 +12,7 @@ from benchmarks.speed.bare_replay import Bounds, FrameRing, TransitionRing
 
 
 class BareAtariLoop:
-    """Training on Atari games, straight on EnvPool, or on ale-py if there is but one.
-
-    :param setup: the settings.
-    """
+    """Training on Atari games, directly on EnvPool, or on ale-py for a single game."""
 
     def __init__(self, setup: Setup) -> None:
         value = setup.value
@@ -56,7 +53,7 @@ class BareAtariLoop:
                 self.learner.sync_target()
 
     def step(self, act: Any) -> None:
-        """Step all environments; those whose episode ended go on to the next."""
+        """Step all environments, and start the next episode of those whose episode ended."""
         frames, rew, terminated, truncated, _ = self._pool.step(act, self._ids)
         done = terminated | truncated
         self.ring.add(self.stacks[:, -1], self._age, act, rew, done)
@@ -65,7 +62,7 @@ class BareAtariLoop:
         self._age += 1
         if done.any():
             ended = self._ids[done]
-            # EnvPool goes on to the next episode whatever the action.
+            # EnvPool starts the next episode, whatever the action.
             frames = self._pool.step(np.zeros(len(ended), np.int32), ended)[0]
             self.stacks[ended] = frames
             self._age[ended] = 0
@@ -101,10 +98,7 @@ class BareAtariLoop:
 
 
 class OneGame:
-    """A game that is called as a pool of EnvPool is, as far as it is called here.
-
-    :param env: the game.
-    """
+    """One game behind the methods of an EnvPool that :class:`BareAtariLoop` calls."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
@@ -115,7 +109,7 @@ class OneGame:
         return self._env.reset()[0][None, -1:], None
 
     def step(self, act: Any, ids: Any) -> tuple[Any, Any, Any, Any, None]:
-        """Step, or go on to the next episode after the end of one."""
+        """Step, or start the next episode after the end of one."""
         rew, terminated, truncated = 0.0, False, False
         if self._ended:
             obs, _ = self._env.reset()
@@ -126,10 +120,7 @@ class OneGame:
 
 
 class BareLoop:
-    """Training in one Gymnasium environment with small observations.
-
-    :param setup: the settings.
-    """
+    """Training in one Gymnasium environment with small observations."""
 
     def __init__(self, setup: Setup) -> None:
         value = setup.value
@@ -204,5 +195,5 @@ class BareLoop:
 def to_floats(stacks: Any) -> torch.Tensor:
     """Turn pixels into the network's input."""
     floats = torch.from_numpy(stacks).float().mul_(PIXEL_SCALE)
-    # After the conversion: of the ways to this layout the fastest here.
+    # Changing the layout after the conversion is the fastest way here.
     return floats.contiguous(memory_format=torch.channels_last)

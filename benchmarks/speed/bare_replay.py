@@ -13,13 +13,10 @@ STACK = 4
 class FrameRing:
     """Frames of Atari games, each stored once and stacked when read.
 
-    A cut game counts as ended: the frame that follows the cut is not stored.
+    A truncated game counts as ended: the frame after the truncation is not stored.
 
     :param capacity: transitions of all environments together.
     :param env_count: environments, which step together.
-    :param n_step: steps of reward before bootstrapping.
-    :param gamma: discount factor.
-    :param generator: draws the samples.
     """
 
     def __init__(
@@ -49,11 +46,8 @@ class FrameRing:
     def add(self, frames: Array, age: Array, act: Array, rew: Array, done: Array) -> None:
         """Store a step of each environment.
 
-        :param frames: the newest frame of what each was shown.
+        :param frames: the newest frame of each environment.
         :param age: how many frames of the episode came before it.
-        :param act: what it did.
-        :param rew: the reward.
-        :param done: whether the episode ended.
         """
         slot = self._steps % self._length
         self._frames[slot * self._env_count : (slot + 1) * self._env_count] = frames
@@ -62,7 +56,7 @@ class FrameRing:
         self._steps += 1
 
     def draw(self, count: int) -> tuple[Index, Index]:
-        """Draw transitions whose stack and n-step successor are stored: step and environment."""
+        """Sample transitions whose stack and n-step successor are stored: step and environment."""
         first = max(self._steps - self._length + STACK - 1, 0)
         last = self._steps - self._n_step
         step, env = np.divmod(
@@ -72,7 +66,7 @@ class FrameRing:
         return step, env
 
     def stacks(self, step: Index, env: Index) -> NDArray[np.uint8]:
-        """Stack frames, none of them from the episode before; the array is used again."""
+        """Stack frames of one episode; the next call overwrites the array."""
         if len(self._stacks) != len(step):
             self._stacks = np.zeros((len(step), STACK, 84, 84), np.uint8)
         back = np.minimum(self._age[step % self._length, env][:, None], self._back)
@@ -95,12 +89,7 @@ class FrameRing:
 
 
 class TransitionRing:
-    """Whole transitions of one environment with small observations.
-
-    :param capacity: how many.
-    :param example: an observation.
-    :param generator: draws the samples.
-    """
+    """Whole transitions of one environment with small observations."""
 
     def __init__(self, *, capacity: int, example: Array, generator: np.random.Generator) -> None:
         self._capacity = capacity
@@ -121,28 +110,24 @@ class TransitionRing:
         self._added += 1
 
     def draw(self, count: int) -> Index:
-        """Draw transitions."""
+        """Sample transitions."""
         return self._generator.integers(0, min(self._added, self._capacity), count)
 
 
 class Bounds:
-    """The bounds of all states received, and uniform states within them.
-
-    :param example: an observation.
-    :param generator: draws the states.
-    """
+    """The bounds of all states received, and uniform states within them."""
 
     def __init__(self, *, example: Array, generator: np.random.Generator) -> None:
         self._low, self._high = example.copy(), example.copy()
         self._generator = generator
 
     def widen(self, obs: Array) -> None:
-        """Take note of a state."""
+        """Widen the bounds to a state."""
         np.minimum(self._low, obs, out=self._low)
         np.maximum(self._high, obs, out=self._high)
 
     def draw(self, count: int) -> Array:
-        """Draw states."""
+        """Sample states."""
         size = (count, *self._low.shape)
         if self._low.dtype == np.bool_:
             bits = self._generator.integers(0, 2, size, np.uint8).view(np.bool_)

@@ -29,11 +29,7 @@ class Contestant(Protocol):
 
 
 class Ours(TrainerContestant):
-    """A training as our script runs it.
-
-    :param setup: the script and its flags.
-    :param folder: where its files go.
-    """
+    """A training as our script runs it."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.training: Any = setup.prepare(folder)
@@ -54,10 +50,7 @@ class Ours(TrainerContestant):
 
 
 class StableBaselines:
-    """Stable-Baselines3's DQN on the same game and schedule, where it is installed.
-
-    :param setup: the settings.
-    """
+    """Stable-Baselines3's DQN on the same game and schedule, where it is installed."""
 
     def __init__(self, setup: Setup) -> None:
         value = setup.value

@@ -48,7 +48,7 @@ class Choice:
     compiled: bool = False
 
     def cells(self) -> tuple[str, ...]:
-        """Give it as a line of the table."""
+        """Return it as a row of the table."""
         return (
             self.family,
             "channels last" if self.channels_last else "contiguous",
@@ -59,7 +59,7 @@ class Choice:
 
 
 def choices(cores: int) -> list[Choice]:
-    """What is compared: our defaults first, then each option changed by itself.
+    """List the choices to compare: our defaults first, then each option changed alone.
 
     :param cores: the number of threads that our Atari script leaves torch to choose.
     """

@@ -87,12 +87,7 @@ UPDATE_ENTRIES = {
 
 
 def measure_race(prefix: str, entries: Mapping[str, Entry], sizes: Any) -> Result:
-    """Measure the speed of contestants, in turns.
-
-    :param prefix: the beginning of the figures' names.
-    :param entries: the contestants.
-    :param sizes: how much to measure.
-    """
+    """Measure the speed of contestants, in turns."""
     warmup, steps = sizes.races[prefix]
     with Team(entries, warmup) as team:
         chunks = {name: steps * entries[name].chunk for name in team.members}
@@ -125,7 +120,7 @@ def measure_updates(sizes: Any) -> Result:
 class Team:
     """Contestants that are built together and closed together.
 
-    :param entries: who they are; those whose library is not installed stay away.
+    :param entries: the contestants; those whose library is not installed are left out.
     :param warmup: environment steps in their buffers at the start.
     """
 
@@ -151,13 +146,7 @@ class Team:
 
 
 def show_race(prefix: str, title: str, notes: str, result: Result) -> Section:
-    """Show the speeds of contestants.
-
-    :param prefix: the beginning of the figures' names.
-    :param title: the section's heading.
-    :param notes: about its contestants.
-    :param result: what was measured.
-    """
+    """Show the speeds of contestants."""
     figures = {
         name: result["figures"][f"{prefix}_{name}_steps_per_s"] for name in result["steps_per_s"]
     }

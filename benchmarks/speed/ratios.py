@@ -1,4 +1,4 @@
-"""The ratios that the speed benchmark reports, and what they have to reach."""
+"""The ratios that the speed benchmark reports, and their limits."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from benchmarks.report import Target
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A figure by another.
+    """The ratio of two figures.
 
     :param name: its name in the JSON file.
-    :param what: the same in words.
-    :param of: the figure above.
-    :param to: the figure below.
+    :param what: its description.
+    :param of: the numerator.
+    :param to: the denominator.
     :param at_least: the floor, for speeds.
     :param at_most: the ceiling, for times.
-    :param aim: what would be better still.
+    :param aim: a value beyond the limit that we would like to reach.
     """
 
     name: str
@@ -115,11 +115,11 @@ RATIOS = (
         "mountaincar_medqn_u_e4", "mountaincar_stock_medqn_u_e4", 1.5, 3.0,
     ),
 )  # fmt: skip
-"""The table of what is to be reached."""
+"""All ratios with their limits."""
 
 
 def known_ratios(figures: Iterable[str]) -> list[Ratio]:
-    """The ratios that some figures suffice for."""
+    """Return the ratios whose figures are among the names."""
     names = set(figures)
     return [ratio for ratio in RATIOS if {ratio.of, ratio.to} <= names]
 

@@ -20,10 +20,10 @@ from benchmarks.setups import PIXEL_SCALE, Setup
 
 
 class StockNetwork(nn.Module):
-    """A network in the form Tianshou calls it.
+    """A network with the interface that Tianshou expects.
 
-    :param layers: floats in, action values out.
-    :param scale: what observations are multiplied with; None leaves them.
+    :param layers: maps floats to action values.
+    :param scale: factor on the observations, if any.
     """
 
     def __init__(self, layers: nn.Module, *, scale: float | None) -> None:
@@ -48,9 +48,9 @@ class RandomBufferStates:
 
 
 class UniformStates:
-    """States for MeDQN(U), uniform within the bounds of all that were seen.
+    """States for MeDQN(U), uniform within the bounds of all states seen.
 
-    :param observation_space: tells whether they are whole numbers.
+    :param observation_space: decides between integers and floats.
     """
 
     def __init__(self, observation_space: Any) -> None:
@@ -59,7 +59,7 @@ class UniformStates:
         self._high: Any = np.full(observation_space.shape, -np.inf)
 
     def hook(self, action_batch: Any, rollout_batch: Any) -> None:
-        """Take note of a step's states: the collector's ``on_step_hook``."""
+        """Widen the bounds to a step's states, as the collector's ``on_step_hook``."""
         for obs in (rollout_batch.obs, rollout_batch.obs_next):
             self._low = np.minimum(self._low, obs.min(axis=0))
             self._high = np.maximum(self._high, obs.max(axis=0))
@@ -73,13 +73,9 @@ class UniformStates:
 
 
 class StockMeDQN(DQNPolicy[DQNTrainingStats]):
-    """MeDQN on Tianshou's DQN, written without a thought for speed, nor against it.
+    """MeDQN on Tianshou's DQN, in the straightforward way.
 
-    :param states: draws the states to consolidate on.
-    :param epochs: gradient steps per batch.
-    :param coef: weight of the consolidation loss.
-    :param max_grad_norm: clips the gradient; 0 does not.
-    :param options: as for Tianshou's policy.
+    :param max_grad_norm: clips the gradient unless it is 0.
     """
 
     def __init__(
@@ -99,7 +95,7 @@ class StockMeDQN(DQNPolicy[DQNTrainingStats]):
         self._replay: ReplayBuffer
 
     def process_fn(self, batch: Any, buffer: ReplayBuffer, indices: Any) -> Any:
-        """Note the buffer, and compute the targets."""
+        """Remember the buffer, and compute the targets."""
         self._replay = buffer
         return super().process_fn(batch, buffer, indices)
 
@@ -134,7 +130,7 @@ class TrainerContestant:
     def __init__(self, trainer: OffpolicyTrainer) -> None:
         trainer.test_collector = None  # evaluation is not measured
         trainer.save_best_fn = None
-        # The end of an epoch comes with every chunk here, in training every 100,000 steps.
+        # An epoch ends with every chunk here, but only every 100,000 steps in training.
         trainer.save_checkpoint_fn = None
         trainer.max_epoch = sys.maxsize
         trainer.reset(reset_collectors=False)
@@ -160,11 +156,7 @@ class TrainerContestant:
 
 
 class Stock(TrainerContestant):
-    """DQN as in Tianshou's examples, or MeDQN on the same classes.
-
-    :param setup: the settings.
-    :param folder: where TensorBoard files go.
-    """
+    """DQN as in Tianshou's examples, or MeDQN on the same classes."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         value = setup.value

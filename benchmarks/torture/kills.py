@@ -24,7 +24,7 @@ _LATE_SHARE = 0.9
 
 @dataclass
 class Tally:
-    """What became of a number of kills."""
+    """The outcome of a number of kills."""
 
     kills: int = 0
     resumes: int = 0
@@ -44,12 +44,8 @@ def kill_again_and_again(
 ) -> Tally:
     """Kill runs of a script at random instants, resume each time, and compare their ends.
 
-    :param family: the script.
     :param flags: a short run with frequent checkpoints.
-    :param folder: for the runs.
-    :param kills: how many.
     :param seconds: the longest life.
-    :param seed: of the instants.
     """
     script, rng, tally = load_script(family), random.Random(seed), Tally()
     output = folder / "output.txt"

@@ -19,10 +19,7 @@ _TAIL_SECONDS = 600.0
 
 
 def load_script(family: str) -> ModuleType:
-    """Import a family's script, which is a file and not a module.
-
-    :param family: ``"lowdim"``, ``"minatar"`` or ``"atari"``.
-    """
+    """Import a family's script, which is a file and not a module."""
     path = ROOT / family / f"{family}_medqn.py"
     spec = importlib.util.spec_from_file_location(f"{family}_script", path)
     if spec is None or spec.loader is None:
@@ -33,12 +30,10 @@ def load_script(family: str) -> ModuleType:
 
 
 class Life:
-    """A run of a script in a child process, forked so that nothing is imported anew.
+    """A run of a script in a child process, forked so that imports are not repeated.
 
-    :param script: the script.
-    :param arguments: its command line.
-    :param output: a file for what it prints.
-    :param largest_file: the most bytes a file may have, as on a full disk; None is no limit.
+    :param output: the file for its output.
+    :param largest_file: the most bytes that a file may have, to simulate a full disk.
     """
 
     def __init__(
@@ -72,10 +67,7 @@ class Life:
         os.dup2(descriptor, 2)
 
     def wait_for(self, pattern: str) -> bool:
-        """Wait for a line of output; return False if the process ended without it.
-
-        :param pattern: a regular expression.
-        """
+        """Wait for a line of output; return False if the process ended without it."""
         while not re.search(pattern, self.output.read_text()):
             if self.exit_code() is not None:
                 return bool(re.search(pattern, self.output.read_text()))
@@ -85,17 +77,13 @@ class Life:
     def wait_for_file(self, folder: Path, pattern: str) -> None:
         """Wait until there is a file, or the process has ended.
 
-        :param folder: where to look, in all its folders.
-        :param pattern: the file's name.
+        :param folder: searched with all its subfolders.
         """
         while not list(folder.rglob(pattern)) and self.exit_code() is None:
             time.sleep(0.005)
 
     def kill_after(self, seconds: float) -> int | None:
-        """Let it run for a while, then kill it; return its exit code if it had ended before.
-
-        :param seconds: how long.
-        """
+        """Let it run for a while, then kill it; return its exit code if it had ended before."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             code = self.exit_code()
@@ -109,7 +97,7 @@ class Life:
     _status: int | None = None
 
     def exit_code(self) -> int | None:
-        """Its exit code, or None while it runs."""
+        """Return its exit code, or None while it runs."""
         if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if not pid:
@@ -120,7 +108,7 @@ class Life:
     def wait(self, seconds: float = _TAIL_SECONDS) -> int:
         """Wait for its end and return its exit code.
 
-        :param seconds: after which it is taken to hang.
+        :param seconds: the time after which the run counts as hanging.
         """
         end = time.monotonic() + seconds
         while (code := self.exit_code()) is None:
@@ -132,10 +120,7 @@ class Life:
 
 
 def fingerprint(folder: Path) -> dict[str, Any]:
-    """What two equal runs have in common: parameters and logs, but for times and memory.
-
-    :param folder: a run's folder.
-    """
+    """Return what two equal runs have in common: parameters and logs, without times and memory."""
     parameters = torch.load(folder / "policy_last.pth", weights_only=True)
     rows = (folder / "progress.csv").read_text().splitlines()
     return {
@@ -146,6 +131,6 @@ def fingerprint(folder: Path) -> dict[str, Any]:
 
 
 def run_folder(logdir: Path) -> Path:
-    """The folder of the one run in a folder."""
+    """Return the folder of the only run in a log folder."""
     (config,) = logdir.glob("**/config.json")
     return config.parent
