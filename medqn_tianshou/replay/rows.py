@@ -167,8 +167,7 @@ class EncodedRows(RowStore):
 
     def pieces(self) -> Iterator[Any]:  # noqa: D102
         yield from self._blocks
-        for row in self._open:
-            yield row.tobytes()
+        yield from self._open
 
     def describe(self) -> list[int]:  # noqa: D102
         return [len(self._open), *map(len, self._blocks)]
@@ -249,8 +248,7 @@ class FixedRows(RowStore):
         out[places] = np.unpackbits(packed, axis=1, count=self.cells).view(np.bool_)
 
     def pieces(self) -> Iterator[Any]:  # noqa: D102
-        for block in self._blocks:
-            yield block.tobytes()
+        yield from self._blocks
 
     def describe(self) -> list[int]:  # noqa: D102
         return [self.next - self.first]
