@@ -1,5 +1,6 @@
 """Replay in a small part of the memory: observations in blocks, encoded without loss."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -8,15 +9,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CompactVectorReplayBuffer", "ReplayFileError"]
 
+_HOMES = {"CompactVectorReplayBuffer": "buffer", "ReplayFileError": "file"}
+
 
 def __getattr__(name: str) -> Any:
     """Load a name when it is first used (PEP 562)."""
-    if name == "CompactVectorReplayBuffer":
-        from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
-
-        return CompactVectorReplayBuffer
-    if name == "ReplayFileError":
-        from medqn_tianshou.replay.file import ReplayFileError
-
-        return ReplayFileError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -118,7 +118,8 @@ def _restore(part: Part, fields: Any, types: Any, block_len: int, container: Con
         _require(name != "flags" or not values.size or 0 <= values.min() <= values.max() <= 3, name)
         part.columns[name] = TightColumn(shape, dtype, 0)
         part.columns[name].values = values
-    for name, (dtype, shape, _) in types["rows"].items():
+    for name, (dtype, shape, nbytes) in types["rows"].items():
+        _require(nbytes > 0, "shape")  # or a forged number of empty rows would fill the memory
         store = make_rows(shape, dtype, block_len, part.stack_num)
         store.first = _count(fields["first_row"])
         sizes = [_count(size) for size in fields["rows"][name].tolist()]

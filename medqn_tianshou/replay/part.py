@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from medqn_tianshou.replay.columns import TightColumn
 from medqn_tianshou.replay.rows import RowStore
-from medqn_tianshou.replay.runs import LEAD, ROW, START, Run, Runs, Times, lead_of
+from medqn_tianshou.replay.runs import LEAD, ROW, START, Runs, Times, lead_of
 from medqn_tianshou.replay.trees import Leaves
 
 TERMINATED, TRUNCATED = 1, 2
@@ -121,7 +121,7 @@ class Part:
             row_number = store.next + lead
             for row in stacks[name][-1 - lead :]:
                 store.append(row)
-        self.runs.append(Run(self.next, row_number, lead))
+        self.runs.append(self.next, row_number, lead)
 
     def count_step(self, reward: Any, done: bool) -> tuple[Any, int, int]:
         """Count the newest transition as part of its episode.

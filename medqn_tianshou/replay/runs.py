@@ -1,23 +1,15 @@
 """Runs: stretches of transitions of one environment that follow each other without a gap."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.int64]
 
-START, ROW, LEAD = range(3)
+START, ROW, LEAD = range(3)  # a run: the time of its first transition, the row of that, its lead
 _FEWEST = 4
 _ENTRY_NBYTES = 3 * 8
-
-
-class Run(NamedTuple):
-    """The time of a run's first transition, the row of its observation, and its lead."""
-
-    start: int
-    row: int
-    lead: int
 
 
 class Runs:
@@ -40,14 +32,16 @@ class Runs:
         return self._entries[self._first : self._count]
 
     @property
-    def newest(self) -> Run:
-        """The run that was added last."""
-        return Run(*self._entries[self._count - 1].tolist())
+    def newest(self) -> list[int]:
+        """Start, row and lead of the run that was added last."""
+        run: list[int] = self._entries[self._count - 1].tolist()
+        return run
 
     @property
-    def oldest(self) -> Run:
-        """The run that was added first of those that are left."""
-        return Run(*self._entries[self._first].tolist())
+    def oldest(self) -> list[int]:
+        """Start, row and lead of the oldest run."""
+        run: list[int] = self._entries[self._first].tolist()
+        return run
 
     def of(self, times: Times) -> NDArray[np.intp]:
         """The run of each time, as a row of the table."""
@@ -57,21 +51,17 @@ class Runs:
         """The time after the last transition of each run."""
         return np.append(self.table[1:, START], next_time)
 
-    def append(self, run: Run) -> None:
+    def append(self, start: int, row: int, lead: int) -> None:
         """Add a run."""
-        if self._count == len(self._entries):
-            self._make_room()
-        self._entries[self._count] = run
-        self._count += 1
-
-    def _make_room(self) -> None:
         if self._must_grow:
             more = len(self._entries) // 4 + _FEWEST
             self._entries.resize((len(self._entries) + more, 3), refcheck=False)
-        else:
+        elif self._count == len(self._entries):
             kept = self.table.copy()
             self._entries[: len(kept)] = kept
             self._first, self._count = 0, len(kept)
+        self._entries[self._count] = start, row, lead
+        self._count += 1
 
     @property
     def _must_grow(self) -> bool:
@@ -94,11 +84,10 @@ class Runs:
         cut = int(np.searchsorted(table[:, ROW] - table[:, LEAD], first_row, side="right")) - 1
         if cut < 0:
             return 0
-        run = Run(*table[cut].tolist())
-        time = run.start
-        if run.row - run.lead < first_row:
-            time += max(0, first_row + stack_num - 1 - run.row)
-        return min(time, int(self.ends(next_time)[cut]))
+        time, row, lead = table[cut].tolist()
+        if row - lead < first_row:
+            time += max(0, first_row + stack_num - 1 - row)
+        return int(min(time, self.ends(next_time)[cut]))
 
     @property
     def nbytes(self) -> int:

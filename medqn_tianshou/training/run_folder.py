@@ -221,10 +221,9 @@ def describe_run() -> dict[str, Any]:
 def _package_versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {}
     for package in _PACKAGES:
-        try:
+        versions[package] = None
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
     return versions
 
 
