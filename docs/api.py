@@ -59,7 +59,7 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
                 yield f"- `{field.name}`{comments.get(field.name, '')}"
         yield ""
     if kind == "class":
-        for member, value in vars(thing).items():
+        for member, value in _members(thing).items():
             function = value.fget if isinstance(value, property) else value
             function = getattr(function, "__func__", function)
             if member.startswith("_") or not inspect.isfunction(function):
@@ -68,6 +68,16 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
             heading = member if shown == "property" else f"{member}{_parameters(function)}"
             yield f"**`{name}.{heading}`**\n"
             yield _markdown(inspect.getdoc(function) or "")
+
+
+def _members(thing: type) -> dict[str, Any]:
+    """The members of a class and of its bases in this package that are not public themselves."""
+    members: dict[str, Any] = {}
+    for base in thing.__mro__[::-1]:
+        internal = base.__module__.startswith("medqn_tianshou.")
+        if base is thing or (internal and not hasattr(medqn_tianshou, base.__name__)):
+            members |= vars(base)
+    return members
 
 
 def _signature(kind: str, name: str, thing: Any) -> str:

@@ -29,6 +29,7 @@ from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.sweep.executors import add_runner_arguments, make_executor
 from medqn_tianshou.commands.sweep.plans import PlanError, RunPlan, plan_run
 from medqn_tianshou.commands.sweep.runner import Executor, Runner, RunStatus
+from medqn_tianshou.files.atomic import write_json_atomically, write_text_atomically
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,9 @@ class Run:
         record["command"] = self.command
         record["summary"] = json.loads((folder / "summary.json").read_text())
         self.raw.mkdir(parents=True, exist_ok=True)
-        aside = self.json.with_suffix(".part")
-        aside.write_text(json.dumps(record, indent=1) + "\n")
-        aside.replace(self.json)
-        shutil.copy(folder / "episodes.csv", aside)
-        aside.replace(self.csv)  # last: a run with this file has finished
+        write_json_atomically(self.json, record, indent=1)
+        # Last: a run with this file has finished.
+        write_text_atomically(self.csv, (folder / "episodes.csv").read_text())
         shutil.rmtree(folder)
 
 

@@ -1,1 +1,1 @@
-"""What is saved to disk: atomic writes, the checked container, random generators as plain data."""
+"""Files on disk: atomic writes, the checked container, locks, and generator states as data."""

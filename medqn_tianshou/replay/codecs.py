@@ -1,7 +1,7 @@
-"""How a block of rows of bytes, such as frames, becomes few bytes, and comes back bit for bit.
+"""Lossless compression of a block of uint8 rows, such as frames.
 
-Written are the bytes that differ from the row before: how far apart they are, and their new
-values; then zstandard compresses both.
+A block is encoded as the bytes that differ from the row before: the gaps between them and their
+new values, both compressed by zstandard.
 """
 
 import threading
@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 ZSTD_LEVEL = 3
 SPLIT_NBYTES = 24_576
-"""Changes, before compression, above which a block is split, so that its rows are read quickly."""
+"""Bytes of changes, before compression, above which a block is split for faster reads."""
 _ZSTD = threading.local()  # zstandard's objects must not be shared by threads
 _CHANGES, _PLAIN, _SPLIT = b"\0", b"\1", b"\2"
-_ESCAPE = 255  # a gap byte that says: go on by 255, another gap byte follows
+_ESCAPE = 255  # a gap byte for: advance by 255, another gap byte follows
 
 
 class DamagedBlockError(ValueError):
-    """A block that no :class:`ChangeCodec` wrote, from a forged file."""
+    """A block of a forged file, which no :class:`ChangeCodec` wrote."""
 
 
 class ChangeCodec:
-    """The bytes that differ from the row before; in the first row, from the byte before.
+    """Encodes the bytes that differ from the row before; in the first row, from the byte before.
 
-    A block with many changes is split in halves, so that reading a row of it stays quick. Where
-    changes do not pay, as for noise, the rows are written as they are.
+    A block with many changes is split in halves, so that reading a row of it stays fast. Rows
+    that this would not make smaller, such as noise, are stored unchanged.
 
     :param cells: bytes in a row.
     """
@@ -37,10 +37,7 @@ class ChangeCodec:
         self.cells = cells
 
     def encode(self, rows: NDArray[np.uint8]) -> bytes:
-        """Encode a block.
-
-        :param rows: shape (rows, cells).
-        """
+        """Encode a block of shape (rows, cells)."""
         changes = self._find_changes(rows)
         compressed = _compressor().compress(changes)
         if len(compressed) >= rows.size:
@@ -55,7 +52,7 @@ class ChangeCodec:
         gaps = np.empty(len(rows) * (self.cells + self.cells // _ESCAPE + 1), np.uint8)
         values = np.empty(rows.size, np.uint8)
         counts = np.empty(len(rows), np.uint32)
-        # Zeros to whole words never change, and let the search skip 8 bytes at a time.
+        # Padding with zeros to whole words lets the search skip 8 bytes at a time.
         padded = np.zeros((len(rows), -(-self.cells // 8) * 8), np.uint8)
         padded[:, : self.cells] = rows
         gap_count, value_count = _find_changes(
@@ -107,7 +104,7 @@ class ChangeCodec:
             out[places] = plain[rows]
 
     def check(self, block: bytes, length: int) -> bool:
-        """Tell whether a block from a file has a size that it can have, before it is decoded."""
+        """Whether a block from a file can decode to rows of this size."""
         kind = block[:1]
         if kind == _PLAIN:
             return len(block) == 1 + length * self.cells
@@ -119,7 +116,7 @@ class ChangeCodec:
             size = zstandard.get_frame_parameters(block[1:]).content_size
         except zstandard.ZstdError:
             return False
-        # No more than a gap byte, with its escapes, and a value for each cell.
+        # At most a gap byte, with its escapes, and a value for each cell.
         largest = 4 + length * (4 + 2 * self.cells + self.cells // _ESCAPE + 1)
         return kind == _CHANGES and 4 + 4 * length <= size <= largest
 
@@ -174,7 +171,7 @@ def _find_changes(rows, words, cells, gaps, values, counts):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def _apply_changes(changes, length, rows, places, out):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Undo _find_changes; False where the bytes cannot come from it."""
+    """Undo _find_changes; return False for bytes that it cannot have written."""
     one = np.uint64(1)
     escape = np.uint64(255)
     size = np.uint64(changes.size)

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Each holds exactly all that the ones before it hold.
+# Each represents exactly every value of those before it.
 _FLOAT_LADDER = tuple(map(np.dtype, (np.int8, np.float16, np.float32, np.float64)))
 _REMEMBERED = 32
 
 
 class TightColumn:
-    """A ring of values that widens its dtype when a value asks for it, and never loses a bit.
+    """A ring of values whose dtype widens when a value needs it, without losing a bit.
 
     :param shape: the shape of a value.
-    :param dtype: the dtype in which values come, and in which they are given back.
+    :param dtype: the dtype of values that are added and read.
     :param length: slots of the ring.
     """
 
@@ -27,10 +27,10 @@ class TightColumn:
         self.values = np.zeros((length, *shape), _tightest(np.zeros(1, dtype), dtype))
         self._fits: set[Any] = set()
         self.is_wider = False
-        """Whether it became wider since this was last set to False."""
+        """Whether the dtype has widened since this was last set to False."""
 
     def __setitem__(self, slot: int, value: Any) -> None:
-        # For a set, 0.0 and -0.0 are the same.
+        # A set treats 0.0 and -0.0 as the same value.
         if self.values.ndim > 1 or value not in self._fits or (value == 0 > copysign(1, value)):
             self._widen(np.asarray(value, self.dtype))
             if self.values.ndim == 1 and len(self._fits) < _REMEMBERED:
@@ -67,7 +67,7 @@ def _same_bits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _join(one: np.dtype[Any], other: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The smallest dtype that holds both, and at most the one in which values come."""
+    """The smallest dtype that holds both, up to the dtype of the added values."""
     joint = np.promote_types(one, other)
     # numpy's answer for int64 and uint64 is float64, which holds neither exactly.
     return joint if joint.itemsize < dtype.itemsize else dtype

@@ -1,4 +1,4 @@
-"""From Tianshou's indices to transitions, and what is read of them."""
+"""Finds transitions by Tianshou's indices, and reads their fields and observations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ Index = NDArray[np.int64]
 Step = Callable[[Part, Index], Index]
 
 OBSERVATIONS = {"obs": 0, "obs_next": 1}
-"""What a key adds to the row of a transition's observation."""
+"""How many rows behind the observation of a transition a key reads."""
 
 
 class Found(NamedTuple):
-    """Where some transitions are: per environment, their places among the indices, their times."""
+    """Located transitions: per environment, their places among the indices, and their times."""
 
     shape: tuple[int, ...]
     size: int
@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
     @classmethod
     def joined(cls, several: Sequence["Found"]) -> "Found":
-        """Some found after others as one, in rows: shape (several, size)."""
+        """Join several of equal size, one per row: shape (several, size)."""
         by_part: dict[int, list[tuple[Index, Index]]] = {}
         size = several[0].size
         for row, found in enumerate(several):
@@ -41,17 +41,14 @@ class Found(NamedTuple):
 
 
 class Reader:
-    """Reads transitions by their indices: ``part * part_size + time % ring``.
-
-    :param parts: one for each environment.
-    """
+    """Reads transitions by their indices: ``part * part_size + time % ring``."""
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
         self.part_size = parts[0].maxsize
 
     def locate(self, index: Any) -> Found:
-        """Find transitions by their indices, in any shape."""
+        """Locate transitions by their indices, in any shape."""
         shape = np.shape(index)
         flat = np.asarray(index, np.int64).reshape(-1) % (self.part_size * len(self.parts))
         if len(self.parts) == 1:
@@ -71,7 +68,7 @@ class Reader:
         return Found(shape, len(flat), found)
 
     def indices(self, part_id: int, times: Any) -> Index:
-        """Tell the indices of some times of an environment."""
+        """The indices of some times of an environment."""
         times = np.asarray(times, np.int64)
         return np.asarray(part_id * self.part_size + times % max(self.parts[part_id].ring, 1))
 
@@ -86,14 +83,14 @@ class Reader:
         return self.index_of(self.moved(self.locate(index), step))
 
     def index_of(self, found: Found) -> Any:
-        """The indices of transitions that were found."""
+        """The indices of located transitions."""
         result = np.empty(found.size, np.int64)
         for part_id, own, times in found.parts:
             result[own] = self.indices(part_id, times)
         return result.reshape(found.shape)[()]
 
     def moved(self, found: Found, step: Step) -> Found:
-        """What lies one step before or after what was found."""
+        """The transitions one step before or after located ones."""
         return found._replace(
             parts=[(i, own, step(self.parts[i], times)) for i, own, times in found.parts]
         )
@@ -103,12 +100,7 @@ class Reader:
         return key in FLAGS or any(belongs_to(name, key) for name in self.parts[0].columns)
 
     def field(self, found: Found, key: str, stack_num: int = 1) -> Any:
-        """Read a field that is not an observation.
-
-        :param found: the transitions.
-        :param key: the field.
-        :param stack_num: values in a stack, those of the transitions before it first.
-        """
+        """Read a field that is not an observation, stacked with those of the transitions before."""
         shape = found.shape
         values = [self._gather(found, key)]
         for _ in range(stack_num - 1):
@@ -136,7 +128,6 @@ class Reader:
         """Read stacked observations; each block is decoded once for all requests.
 
         :param requests: transitions, and ``"obs"`` or ``"obs_next"``.
-        :param stack_num: frames in a stack.
         """
         stops = np.cumsum([found.size * stack_num for found, _ in requests])
         places = np.arange(stops[-1]).reshape(-1, stack_num)

@@ -1,4 +1,4 @@
-"""The observations of one environment, in order: as encoded blocks, or as rows of equal size."""
+"""The observations of one environment in order, as encoded blocks or as rows of equal size."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -18,12 +18,11 @@ Numbers = NDArray[np.int64]
 
 
 class RowStore(ABC):
-    """A sequence of rows, numbered from 0, that grows at one end and is cut off at the other.
+    """A sequence of rows, numbered from 0; rows are appended, and the oldest block is evicted.
 
     :param shape: the shape of a row.
-    :param dtype: its dtype.
-    :param block_len: rows per block; what is old goes a block at a time.
-    :param tail: how many of the newest rows are quick to get at.
+    :param block_len: rows per block.
+    :param tail: how many of the newest rows :meth:`equals` can compare.
     """
 
     def __init__(
@@ -35,11 +34,11 @@ class RowStore(ABC):
         self.tail = tail
         self.cells = int(np.prod(shape, dtype=np.int64))
         self.first = 0
-        """The number of the oldest row still held, the first of its block."""
+        """The number of the oldest row, the first of its block."""
         self.next = 0
-        """The number that the next row will get."""
+        """The number of the next row."""
         self.nbytes = 0
-        """Bytes held: rows, and what it takes to hold them."""
+        """Bytes stored: rows, and the Python objects around them."""
 
     @property
     @abstractmethod
@@ -48,15 +47,15 @@ class RowStore(ABC):
 
     @abstractmethod
     def growth_nbytes(self, rows: int) -> int:
-        """The most that so many more rows add to ``nbytes``."""
+        """The most bytes that so many more rows can add now."""
 
     @abstractmethod
     def most_growth_nbytes(self, rows: int) -> int:
-        """The most that so many more rows ever add to ``nbytes``, however full it is."""
+        """The most bytes that so many more rows can add at any time."""
 
     @abstractmethod
     def equals(self, number: int, row: NDArray[Any]) -> bool:
-        """Whether a row of the tail is this one, bit for bit."""
+        """Whether a row of the tail equals another, bit for bit."""
 
     @abstractmethod
     def append(self, row: NDArray[Any]) -> None:
@@ -64,7 +63,7 @@ class RowStore(ABC):
 
     @abstractmethod
     def drop_block(self) -> None:
-        """Forget the oldest block."""
+        """Evict the oldest block."""
 
     @abstractmethod
     def read(self, numbers: Numbers, places: Numbers, out: NDArray[Any]) -> None:
@@ -77,15 +76,15 @@ class RowStore(ABC):
 
     @abstractmethod
     def pieces(self) -> Iterator[Any]:
-        """All rows for a file."""
+        """All rows as bytes and arrays, for a file."""
 
     @abstractmethod
     def describe(self) -> list[int]:
-        """What :meth:`restore` needs to know beforehand: the sizes of the pieces."""
+        """The sizes of the pieces, which :meth:`restore` needs."""
 
     @abstractmethod
     def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:
-        """Read back what :meth:`pieces` gave; False if it cannot be right.
+        """Read what :meth:`pieces` returned; return False for bytes that it cannot have returned.
 
         :param sizes: from :meth:`describe`.
         :param take: reads a number of bytes.
@@ -94,7 +93,7 @@ class RowStore(ABC):
     def _by_block(
         self, numbers: Numbers, places: Numbers
     ) -> Iterator[tuple[int, Numbers, Numbers]]:
-        """Split numbers, in ascending order, into the rows of each block, with their places."""
+        """Sort numbers, and yield the block, the rows in it and their places for each block."""
         order = np.argsort(numbers, kind="stable")
         places = places[order]
         blocks, rows = np.divmod(numbers[order] - self.first, self.block_len)
@@ -106,7 +105,7 @@ class RowStore(ABC):
 
 
 class EncodedRows(RowStore):
-    """Rows of bytes, in blocks that are encoded when they are full."""
+    """Rows of uint8, in blocks that are encoded when they are full."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
@@ -167,8 +166,7 @@ class EncodedRows(RowStore):
 
     def pieces(self) -> Iterator[Any]:  # noqa: D102
         yield from self._blocks
-        for row in self._open:
-            yield row.tobytes()
+        yield from self._open
 
     def describe(self) -> list[int]:  # noqa: D102
         return [len(self._open), *map(len, self._blocks)]
@@ -187,7 +185,7 @@ class EncodedRows(RowStore):
 
 
 class FixedRows(RowStore):
-    """Rows of equal size: booleans as bits, all else as it comes."""
+    """Rows of equal size: booleans as bits, all other dtypes unchanged."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
@@ -208,8 +206,8 @@ class FixedRows(RowStore):
         return self.block_len * row_nbytes + _ARRAY_OVERHEAD
 
     def growth_nbytes(self, rows: int) -> int:  # noqa: D102
-        held = len(self._blocks) * self.block_len
-        blocks = -(-max(self.next - self.first + rows - held, 0) // self.block_len)
+        allocated = len(self._blocks) * self.block_len
+        blocks = -(-max(self.next - self.first + rows - allocated, 0) // self.block_len)
         return blocks * self._block_nbytes
 
     def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
@@ -249,8 +247,7 @@ class FixedRows(RowStore):
         out[places] = np.unpackbits(packed, axis=1, count=self.cells).view(np.bool_)
 
     def pieces(self) -> Iterator[Any]:  # noqa: D102
-        for block in self._blocks:
-            yield block.tobytes()
+        yield from self._blocks
 
     def describe(self) -> list[int]:  # noqa: D102
         return [self.next - self.first]
@@ -268,7 +265,7 @@ class FixedRows(RowStore):
 
 
 def make_rows(shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int) -> RowStore:
-    """Choose the store for rows of a shape and dtype."""
+    """Create the store for rows of a shape and dtype."""
     if dtype.hasobject:
         raise TypeError(f"observations of dtype {dtype} cannot be stored; use a numeric dtype")
     kind = EncodedRows if dtype == np.uint8 else FixedRows

@@ -1,4 +1,4 @@
-"""The parts of all environments, filled under one cap of bytes."""
+"""The parts of all environments under one limit of bytes."""
 
 from math import inf
 from typing import Any
@@ -12,7 +12,7 @@ from medqn_tianshou.replay.rows import make_rows
 from medqn_tianshou.replay.trees import Leaves
 
 FRAMES_PER_BLOCK = 24
-"""Frames that are encoded together: more take less memory, fewer are quicker to read."""
+"""Frames that are encoded together: more take less memory, fewer are faster to read."""
 _MOST_ROWS_PER_BLOCK = 8192
 _ROW_OVERHEAD = 128
 _RUN_NBYTES = 32
@@ -21,26 +21,26 @@ _RING_GROWTH = 1.25
 
 
 class Storage:
-    """Adds transitions, and forgets the oldest where they would take too much.
+    """Adds transitions, and evicts the oldest to stay below a number of bytes.
 
     :param parts: one for each environment.
-    :param max_bytes: the most bytes that they may hold together; None is no limit.
+    :param max_bytes: the most bytes of all parts together; None is no limit.
     """
 
     def __init__(self, parts: list[Part], max_bytes: int | None) -> None:
         self.parts = parts
         self.max_bytes = max_bytes
         self.is_capped = False
-        """Whether ``max_bytes``, and not their size, has made the parts forget transitions."""
+        """Whether ``max_bytes``, rather than the size of a part, has evicted transitions."""
         self._sure_adds = 0.0  # adds that surely fit; counting bytes takes longer than adding
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes stored."""
         return sum(part.nbytes for part in self.parts)
 
     def prepare(self, rows: Leaves, fields: Leaves) -> None:
-        """Learn the shapes and dtypes of transitions from the first.
+        """Create the storage by the shapes and dtypes of the first transitions.
 
         :param rows: rows of observations, one for each of some environments.
         :param fields: all other fields but the flags, likewise.
@@ -50,7 +50,7 @@ class Storage:
         known = self.parts[0].columns
         if fields.keys() <= known.keys():
             return
-        for name in [name for name in fields if name not in known]:  # an info that comes late
+        for name in [name for name in fields if name not in known]:  # an info key that appears late
             for part in self.parts:
                 part.columns[name] = _make_column(fields[name], part.ring)
             self.make_room(0)
@@ -62,7 +62,7 @@ class Storage:
         fixed = ring * sum(value.nbytes // len(value) + _RUN_NBYTES for value in fields.values())
 
         def least(block_len: int) -> int:
-            # The newest transition and the next, in blocks that hold no more than a row of them.
+            # The newest transition and the next, in blocks with a single row of them each.
             count = 3 * block_len + 2 * (stack_num + 1)
             return int(len(self.parts) * (fixed + count * row_nbytes))
 
@@ -91,7 +91,7 @@ class Storage:
         if len(part) == part.ring < part.maxsize:
             self._grow_ring(part)
         while len(part) >= part.ring:
-            part.forget_oldest()
+            part.evict_oldest()
         if self._sure_adds < 1:
             self.make_room(part.next_add_nbytes)
         self._sure_adds -= 1
@@ -104,7 +104,7 @@ class Storage:
     def _grow_ring(self, part: Part) -> None:
         ring = min(part.maxsize, int(part.ring * _RING_GROWTH))
         new = sum(column.values.nbytes for column in part.columns.values()) * ring // part.ring
-        # The old ring stays until all is moved.
+        # The old ring stays in memory until all values are moved.
         if self.max_bytes is None or self.nbytes + new <= self.max_bytes:
             part.resize_ring(ring)
             self._sure_adds = 0
@@ -112,14 +112,14 @@ class Storage:
             self.is_capped = True
 
     def make_room(self, nbytes: int) -> None:
-        """Forget the oldest of the environment that holds most, until so many bytes are free."""
+        """Evict the oldest of the environment with most transitions until bytes are free."""
         if self.max_bytes is None:
             self._sure_adds = inf
             return
         while self.nbytes + nbytes > self.max_bytes:
             if any(part.shrink_ring(_SMALLEST_RING) for part in self.parts):
                 continue
-            if not any(part.forget_block() for part in sorted(self.parts, key=len)[::-1]):
+            if not any(part.evict_block() for part in sorted(self.parts, key=len)[::-1]):
                 break
             self.is_capped = True
         free = self.max_bytes - self.nbytes

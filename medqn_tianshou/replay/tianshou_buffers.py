@@ -1,22 +1,24 @@
-"""What Tianshou's replay buffers lack: draws that follow a seed, and a count of their bytes."""
+"""What this package adds to Tianshou's own replay buffers: seeds, byte counts, states to save."""
 
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer
+
+from medqn_tianshou.files.generators import State, generator_state, set_generator_state
 
 Replay = Literal["compact", "raw"]
 
+_PART_FIELDS = ("_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_idx")
+
 
 def seed_replay_buffer(buffer: ReplayBuffer, seed: int) -> None:
-    """Make a buffer's draws follow a seed.
+    """Make a buffer's samples follow a seed; call it before the first sample.
 
     Tianshou 1.2 seeds every buffer, and every part of a vector buffer, with 42. Prioritized buffers
-    draw from numpy's global generator instead, which the caller seeds.
-
-    :param buffer: the buffer, before its first draw.
-    :param seed: the run's seed.
+    sample from numpy's global generator instead, which the caller seeds.
     """
     parts = [buffer, *getattr(buffer, "buffers", [])]
     for part, sequence in zip(parts, np.random.SeedSequence(seed).spawn(len(parts)), strict=True):
@@ -24,11 +26,11 @@ def seed_replay_buffer(buffer: ReplayBuffer, seed: int) -> None:
 
 
 def replay_nbytes(buffer: ReplayBuffer) -> int:
-    """Count the bytes a buffer holds: transitions, and the index arrays beside them.
+    """Count the bytes of a buffer: transitions, and the index arrays beside them.
 
-    :param buffer: any of Tianshou's buffers. Before its first transition it has no storage yet.
+    Tianshou's buffers allocate their storage with the first transition.
     """
-    if hasattr(buffer, "nbytes"):  # it knows
+    if hasattr(buffer, "nbytes"):  # a compact one
         return int(buffer.nbytes)
     parts = [buffer, *getattr(buffer, "buffers", [])]
     # The parts of a vector buffer are views into its storage: count that once.
@@ -38,11 +40,11 @@ def replay_nbytes(buffer: ReplayBuffer) -> int:
 def predict_replay_nbytes(
     make_buffer: Callable[[int], ReplayBuffer], example: Batch, size: int
 ) -> int:
-    """Tell how many bytes a full buffer will hold, by measuring a small one of the same kind.
+    """Predict the bytes of a full buffer from a small one of the same kind.
 
     :param make_buffer: builds the buffer for a number of transitions.
     :param example: one transition for each environment.
-    :param size: the number of transitions asked for.
+    :param size: the number of transitions of the full buffer.
     """
     probe = make_buffer(len(example))
     probe.add(example, buffer_ids=np.arange(len(example)))
@@ -56,3 +58,66 @@ def _batch_nbytes(value: Any) -> int:
     if isinstance(value, Batch):
         return sum(_batch_nbytes(item) for item in value.values())
     return int(getattr(value, "nbytes", 0))
+
+
+def chronological_indices(buffer: ReplayBuffer) -> NDArray[np.int64]:
+    """All indices of a buffer, those of an environment together, its oldest first."""
+    parts = getattr(buffer, "buffers", [buffer])
+    rings = [np.roll(np.arange(len(part)), -part._insertion_idx) for part in parts]
+    edges = buffer.subbuffer_edges[:-1]
+    return np.concatenate([edge + ring for edge, ring in zip(edges, rings, strict=True)])
+
+
+def raw_replay_state(buffer: ReplayBuffer) -> State:
+    """Return everything that a vector buffer of Tianshou stores, and its generators' states."""
+    parts: list[Any] = list(buffer.buffers)
+    return {
+        "maxsize": buffer.maxsize,
+        "fields": {
+            name: value for name, value in buffer._meta.items() if isinstance(value, np.ndarray)
+        },
+        "last_index": buffer.last_index,
+        "lengths": buffer._lengths,
+        "generator": generator_state(buffer._random_state),
+        "parts": [
+            {
+                "last_index": part.last_index,
+                "generator": generator_state(part._random_state),
+                **{name: getattr(part, name) for name in _PART_FIELDS},
+            }
+            for part in parts
+        ],
+    }
+
+
+def load_raw_replay_state(buffer: ReplayBuffer, state: State) -> None:
+    """Continue from a state of a buffer of the same size; the buffer takes over its arrays."""
+    parts: list[Any] = list(buffer.buffers)
+    if state["maxsize"] != buffer.maxsize or len(state["parts"]) != len(parts):
+        raise ValueError(f"a buffer of {state['maxsize']} is not one of {buffer.maxsize}")
+    if state["fields"]:
+        buffer.set_batch(Batch(state["fields"]))  # checks the lengths, too
+    buffer.last_index = state["last_index"]
+    buffer._lengths = state["lengths"]
+    set_generator_state(buffer._random_state, state["generator"])
+    for part, saved in zip(parts, state["parts"], strict=True):
+        part.last_index = saved["last_index"]
+        set_generator_state(part._random_state, saved["generator"])
+        for name in _PART_FIELDS:
+            setattr(part, name, saved[name])
+
+
+def close_episodes(buffer: ReplayBuffer) -> None:
+    """End the unfinished episodes of a vector buffer: transitions to come belong to new ones.
+
+    A compact buffer detects new episodes; in Tianshou's, the newest transitions become truncated.
+    """
+    for part in buffer.buffers:
+        if hasattr(part, "clear_statistics"):  # of a compact buffer
+            part.clear_statistics()
+            continue
+        if part._size:
+            newest = part.last_index[0]
+            if not part._meta.done[newest]:
+                part._meta.truncated[newest] = part._meta.done[newest] = True
+        part._ep_return, part._ep_len, part._ep_start_idx = 0.0, 0, part._insertion_idx

@@ -1,4 +1,4 @@
-"""Observations and other fields may be nested Batches: take them apart, and put them together."""
+"""Observations and other fields may be nested Batches: split them into arrays, and rebuild them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from tianshou.data import Batch
 Leaves = dict[str, NDArray[Any]]
 """The arrays of a value by name; most values are one array, named ``""``."""
 
-_SEPARATOR = "\0"  # between the keys of nested Batches, which may hold any other character
+_SEPARATOR = "\0"  # between the keys of nested Batches, which may contain any other character
 
 
 def leaves(value: Any, name: str = "") -> Leaves:
@@ -26,11 +26,7 @@ def leaves(value: Any, name: str = "") -> Leaves:
 
 
 def tree(arrays: Leaves, key: str = "") -> Any:
-    """Undo :func:`leaves`.
-
-    :param arrays: the arrays by name.
-    :param key: the name that was given to it, if any.
-    """
+    """Rebuild the value that :func:`leaves` split under the name ``key``."""
     if set(arrays) == {key}:
         return arrays[key]
     root = Batch()
@@ -51,7 +47,7 @@ def belongs_to(name: str, key: str) -> bool:
 
 
 def map_arrays(value: Any, change: Callable[[NDArray[Any]], Any]) -> Any:
-    """Change each array of a value."""
+    """Apply a function to each array of a value."""
     if isinstance(value, np.ndarray):
         return change(value)
     return Batch({key: map_arrays(value[key], change) for key in value.get_keys()})

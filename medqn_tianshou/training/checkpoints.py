@@ -1,4 +1,4 @@
-"""When a run writes a checkpoint, where, and which of them stay."""
+"""The checkpoints of a run: when to write one, where, and which of them to keep."""
 
 import argparse
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 
 FOLDER = "checkpoints"
@@ -17,7 +17,7 @@ DEFAULT_INTERVAL = "10m"
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointInterval:
-    """How often to write one: whichever comes first."""
+    """How often to write a checkpoint: after so many steps or minutes, whichever comes first."""
 
     env_steps: int | None = None
     minutes: float | None = None
@@ -46,11 +46,9 @@ def checkpoint_interval(text: str) -> CheckpointInterval:
 
 
 class Checkpoints:
-    """The checkpoints of a run.
+    """Writes and reads the checkpoints of a run.
 
-    :param run_folder: the run's folder.
-    :param identity: what a checkpoint must say of its run to be this run's.
-    :param interval: how often to write one.
+    :param identity: the run's settings; a checkpoint with another identity is not read.
     :param keep: how many to keep.
     """
 
@@ -70,10 +68,7 @@ class Checkpoints:
         self._last_time = time.monotonic()
 
     def are_due(self, env_step: int) -> bool:
-        """Tell whether the next one is due; a first call starts the clocks.
-
-        :param env_step: the environment step now.
-        """
+        """Whether the next checkpoint is due; the first call starts counting steps."""
         if self._last_env_step is None:
             self._last_env_step = env_step
         steps, minutes = self._interval.env_steps, self._interval.minutes
@@ -84,15 +79,10 @@ class Checkpoints:
     def write(
         self, env_step: int, state: dict[str, Any], buffer: CompactVectorReplayBuffer | None
     ) -> Path:
-        """Write a checkpoint, and drop the oldest beyond those to keep.
-
-        :param env_step: the environment step it is of.
-        :param state: the run's state.
-        :param buffer: the replay buffer, if compact.
-        """
+        """Write a checkpoint, with the replay buffer if it is compact, and delete the oldest."""
         self.folder.mkdir(exist_ok=True)
-        for cut_short in self.folder.glob(f".*{_ENDING}.part"):  # by a kill
-            cut_short.unlink(missing_ok=True)
+        for partial in self.folder.glob(f".*{_ENDING}.part"):  # of a process that was killed
+            partial.unlink(missing_ok=True)
         path = self.folder / f"{env_step:012d}{_ENDING}"
         write_checkpoint(path, {"identity": self._identity, "state": state}, buffer)
         self._last_env_step, self._last_time = env_step, time.monotonic()
@@ -105,10 +95,7 @@ class Checkpoints:
         return sorted(self.folder.glob(f"[0-9]*{_ENDING}"), reverse=True)
 
     def read(self, path: Path) -> tuple[dict[str, Any], CompactVectorReplayBuffer | None]:
-        """Read a checkpoint of this run.
-
-        :param path: the file.
-        """
+        """Read a checkpoint of this run."""
         content, buffer = read_checkpoint(path)
         identity = content.get("identity")
         if identity != self._identity:
@@ -119,10 +106,7 @@ class Checkpoints:
         return state, buffer
 
     def set_aside(self, path: Path) -> None:
-        """Rename a checkpoint that cannot be used, so that it is not tried again.
-
-        :param path: the file.
-        """
+        """Rename a checkpoint that cannot be used, so that it is not tried again."""
         path.rename(path.with_name(f"{path.name}.damaged"))
 
 

@@ -10,21 +10,23 @@ from tianshou.trainer import OffpolicyTrainer
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, NonFiniteLossError
 from medqn_tianshou.algorithm.schedules import Schedule
 from medqn_tianshou.collecting.lean import LeanCollector
-from medqn_tianshou.files.generators import global_random_state, set_global_random_state
 from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.replay.tianshou_buffers import (
+    close_episodes,
+    load_raw_replay_state,
+    raw_replay_state,
+)
 from medqn_tianshou.training.checkpoints import Checkpoints
 from medqn_tianshou.training.memory import MemoryMonitor
 from medqn_tianshou.training.run_folder import RunFolder
 from medqn_tianshou.training.run_logger import RunLogger, Summary
 from medqn_tianshou.training.run_state import (
-    close_episodes,
     load_policy_state,
-    load_raw_replay_state,
     load_trainer_state,
     policy_state,
-    raw_replay_state,
     trainer_state,
 )
+from medqn_tianshou.training.seeding import global_random_state, set_global_random_state
 from medqn_tianshou.training.wandb_mirror import WandbMirror
 
 

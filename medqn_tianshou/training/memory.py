@@ -1,8 +1,8 @@
-"""How much memory a run takes, and how much it may take. One MB is 10**6 bytes throughout."""
+"""How much memory a run uses, and how much it may use. One MB is 10**6 bytes throughout."""
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ _NO_LIMIT = 2**60
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size such as ``800M``, ``1.5G``, ``512MiB`` or ``1000000`` (bytes).
+    """Parse a size such as ``800M``, ``1.5G``, ``512MiB`` or ``1000000`` (bytes).
 
-    :param text: a number and a unit: K, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024.
+    K, M, G and T are powers of 1000; Ki, Mi, Gi and Ti of 1024.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
     if match is None or (match[3] and not match[2]):
@@ -29,13 +29,8 @@ def parse_bytes(text: str) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """Write a number of bytes as people read it, e.g. ``707.5 MB``."""
-    for unit, size, digits in (
-        ("TB", 10**12, 2),
-        ("GB", 10**9, 2),
-        ("MB", MB, 1),
-        ("kB", 10**3, 1),
-    ):
+    """Format a number of bytes for people, e.g. ``707.5 MB``."""
+    for unit, size, digits in ("TB", 10**12, 2), ("GB", 10**9, 2), ("MB", MB, 1), ("kB", 10**3, 1):
         if count >= size:
             return f"{count / size:.{digits}f} {unit}"
     return f"{count} B"
@@ -43,17 +38,16 @@ def format_bytes(count: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLimit:
-    """The most memory the process and its children may hold, and what sets this limit."""
+    """The most memory that the process and its children may use, and what sets this limit."""
 
     nbytes: int
     available: int
-    """What is left of it now."""
+    """What is free of it now."""
     source: str
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit:
-    """Find the limit that applies: of the container's (cgroup v2, v1) and the host's, the one with
-    the least memory left.
+    """Find the limit with the least free memory: the container's (cgroup v2, v1) or the host's.
 
     :param root: where ``proc`` and ``sys`` are mounted.
     """
@@ -96,7 +90,7 @@ def _read_cgroup(folder: Path) -> MemoryLimit | None:
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):
             continue
-        # The kernel drops cached files before it kills anyone, so they do not count as used.
+        # The kernel drops cached files before it kills a process, so they do not count as used.
         used -= int(stat.get(cache_key, 0))
         return MemoryLimit(
             nbytes=int(text), available=max(int(text) - used, 0), source=f"cgroup {version}"
@@ -113,14 +107,14 @@ class MemoryUsage:
     children_rss: int
     buffer: int
     cuda: int | None
-    """Memory held by tensors on the CUDA device; None without one."""
+    """Memory of tensors on the CUDA device; None without one."""
     peak_cuda: int | None
 
 
 class MemoryMonitor:
-    """Measures the memory of this process and writes it to TensorBoard.
+    """Measures the memory of this process and logs it to TensorBoard.
 
-    :param buffer_nbytes: tells the bytes of the replay buffer now, e.g.
+    :param buffer_nbytes: returns the bytes of the replay buffer, e.g.
         ``lambda: replay_nbytes(buffer)``.
     :param device: the device of the networks.
     """
@@ -158,29 +152,21 @@ class MemoryMonitor:
         )
 
     def log(self, writer: Any, env_step: int) -> MemoryUsage:
-        """Measure, and write the tags ``memory/*`` in MB over environment steps.
+        """Measure, and log the tags ``memory/*`` in MB over environment steps.
 
         :param writer: a TensorBoard ``SummaryWriter``.
-        :param env_step: the environment step to write them at.
         """
         usage = self.measure()
-        for tag, nbytes in (
-            ("rss", usage.rss),
-            ("peak_rss", usage.peak_rss),
-            ("children_rss", usage.children_rss),
-            ("buffer", usage.buffer),
-            ("cuda", usage.cuda),
-            ("peak_cuda", usage.peak_cuda),
-        ):
+        for tag, nbytes in asdict(usage).items():
             if nbytes is not None:
                 writer.add_scalar(f"memory/{tag}_mb", nbytes / MB, global_step=env_step)
         return usage
 
 
 def _high_water_mark() -> int:
-    """The largest RSS so far, or 0 where the system does not tell.
+    """The largest RSS so far, or 0 if the system does not report it.
 
-    Not ``getrusage``: its peak counts what the parent held before it started this program.
+    Not ``getrusage``: its peak includes the memory of the parent before it started this program.
     """
     try:
         match = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
@@ -192,5 +178,5 @@ def _high_water_mark() -> int:
 def _rss_or_zero(process: psutil.Process) -> int:
     try:
         return int(process.memory_info().rss)
-    except psutil.Error:  # it ended meanwhile
+    except psutil.Error:  # it has ended
         return 0

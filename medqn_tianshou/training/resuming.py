@@ -9,8 +9,9 @@ from typing import Any
 
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import Settings
+from medqn_tianshou.files.container import UNSOUND
 from medqn_tianshou.replay import CompactVectorReplayBuffer
-from medqn_tianshou.training.checkpoint import UNSOUND, CheckpointError
+from medqn_tianshou.training.checkpoint import CheckpointError
 from medqn_tianshou.training.checkpoints import Checkpoints
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.run_folder import RunFolder, RunFolderError

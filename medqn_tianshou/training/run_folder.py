@@ -1,12 +1,11 @@
-"""The folder of a run: settings, progress, policies, summary. Everything in it is plain to read."""
+"""The folder of a run: settings, progress, policies and summary, in common file formats."""
 
 import csv
-import fcntl
-import json
 import os
 import platform
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -18,6 +17,8 @@ from typing import IO, Any, Self
 import psutil
 import torch
 
+from medqn_tianshou.files.atomic import atomic_write, write_json_atomically
+from medqn_tianshou.files.lock import InUseError, ProcessLock
 from medqn_tianshou.training.memory import memory_limit
 
 _PACKAGES = (
@@ -46,12 +47,12 @@ class ProgressRow:
     env_step: int
     gradient_step: int
     eval_return_mean: float | None
-    """None in experiments without evaluation, which go by the training return."""
+    """None in experiments without evaluation, which report the training return."""
     eval_return_std: float | None
     train_return: float | None
-    """Mean return of the last training episodes, if any ended yet."""
+    """Mean return of the last training episodes; None before the first one ended."""
     steps_per_s: float | None
-    """Training speed since the line before, evaluation excluded."""
+    """Training speed since the previous line, evaluation excluded."""
     rss_mb: float
     buffer_mb: float
 
@@ -71,40 +72,25 @@ class RunFolder:
         self.path = path
         self.rows: list[ProgressRow] = []
         self._tables: dict[str, IO[str]] = {}
-        self._lock: IO[str] | None = None
-        self.lock()
+        self._lock = ProcessLock(path / _LOCK)
+        try:
+            self._lock.acquire()  # until it is released, or this process ends
+        except InUseError as error:
+            text = f"is in use by process {error.owner}; wait for it or end it"
+            raise RunFolderError(text) from None
 
     @classmethod
     def reopen(cls, path: Path) -> Self:
-        """Open the folder of a run that is to go on.
+        """Open the folder of a run to resume.
 
-        :param path: the folder.
-        :raises RunFolderError: if another process works in it.
+        :raises RunFolderError: if another process uses it.
         """
         run = cls.__new__(cls)
         run._begin(path)
         return run
 
-    def lock(self) -> None:
-        """Keep other processes out until :meth:`unlock`, or until this process ends."""
-        file = (self.path / _LOCK).open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read().strip() or "unknown"
-            file.close()
-            raise RunFolderError(f"is in use by process {owner}; wait for it or end it") from None
-        except OSError:  # a file system without locks
-            file.close()
-            return
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        self._lock = file
-
     def await_event_file(self) -> None:
-        """Wait until a new event file follows the others: TensorBoard sorts by seconds in names."""
+        """Wait until a new event file would sort last: TensorBoard sorts by seconds in names."""
         names = [path.name for path in self.path.glob("events.out.tfevents.*")]
         newest = max((int(name.split(".")[3]) for name in names), default=0)
         while time.time() < newest + 1 < time.time() + 2:  # not for a clock that was set back
@@ -113,12 +99,10 @@ class RunFolder:
     def unlock(self) -> None:
         """Let other processes in."""
         self._close_tables()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
     def discard(self) -> None:
-        """Delete the folder of a run that could not begin."""
+        """Delete the folder of a run that could not start."""
         self.unlock()
         shutil.rmtree(self.path)
 
@@ -127,7 +111,7 @@ class RunFolder:
         self._append_to("episodes.csv", ["env_step", "return", "length"])
 
     def log_sizes(self) -> dict[str, int]:
-        """Return the size of each log, after it was written to the disk."""
+        """Return the size of each log after syncing it to disk."""
         sizes = {}
         for path in self.logs():
             with path.open("rb") as file:
@@ -136,14 +120,14 @@ class RunFolder:
         return sizes
 
     def logs(self) -> list[Path]:
-        """The files that grow with the run: both tables, and TensorBoard's."""
+        """The files that grow with the run: both tables, and TensorBoard's event files."""
         return [path for name in _LOGS for path in sorted(self.path.glob(name))]
 
     def rewind(self, logs: list[Path], sizes: dict[str, int]) -> None:
-        """Cut logs back to what they were, so that none tells a step twice.
+        """Truncate logs to the sizes of a checkpoint, so that no step is logged twice.
 
-        :param logs: the logs there are; those that were not there then are deleted.
-        :param sizes: what :meth:`log_sizes` returned.
+        :param logs: the logs to truncate; those without a size are newer, and are deleted.
+        :param sizes: what :meth:`log_sizes` returned then.
         """
         self._close_tables()
         for path in logs:
@@ -164,11 +148,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, logdir: Path, *names: str) -> "RunFolder":
-        """Make a new folder ``logdir/names.../time`` that no other run has.
-
-        :param logdir: where all runs are.
-        :param names: e.g. task, algorithm, seed.
-        """
+        """Create a new folder ``logdir/names.../time``; names are e.g. task, algorithm, seed."""
         parent = logdir.joinpath(*names)
         stem = time.strftime("%Y%m%d-%H%M%S")
         for suffix in ("", *(f"-{count}" for count in range(2, 100))):
@@ -181,11 +161,12 @@ class RunFolder:
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all."""
-        self._replace(name, lambda path: path.write_text(json.dumps(content, indent=2) + "\n"))
+        write_json_atomically(self.path / name, content)
 
     def save_policy(self, name: str, policy: torch.nn.Module) -> None:
         """Save a policy's parameters, whole or not at all."""
-        self._replace(name, lambda path: torch.save(policy.state_dict(), path))
+        with atomic_write(self.path / name) as file:
+            torch.save(policy.state_dict(), file)
 
     def add_row(self, row: ProgressRow) -> None:
         """Append a line to ``progress.csv``."""
@@ -197,7 +178,7 @@ class RunFolder:
         self._append_to("episodes.csv", [env_step, f"{episode_return:.10g}", length])
 
     def _append_to(self, name: str, values: list[Any]) -> None:
-        # They stay open: an episode of a small game is over sooner than a file is opened.
+        # They stay open: opening a file takes longer than an episode of a small game.
         if name not in self._tables:
             self._tables[name] = (self.path / name).open("a", newline="", buffering=1)
         csv.writer(self._tables[name], lineterminator="\n").writerow(values)
@@ -207,11 +188,6 @@ class RunFolder:
             with suppress(OSError):  # a full disk, which was reported when the row was written
                 file.close()
         self._tables.clear()
-
-    def _replace(self, name: str, write: Any) -> None:
-        aside = self.path / f".{name}.part"
-        write(aside)
-        aside.replace(self.path / name)
 
 
 def _parse_row(texts: dict[str, str]) -> ProgressRow:
@@ -223,12 +199,13 @@ def _parse_row(texts: dict[str, str]) -> ProgressRow:
 
 
 def describe_run() -> dict[str, Any]:
-    """Tell what a reader needs to judge a result: command, versions, machine, time."""
+    """Describe what a result depends on: command, versions, commit, machine, time."""
     limit = memory_limit()
     return {
         "command": shlex.join([Path(sys.executable).name, *sys.argv]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {"python": platform.python_version(), **_package_versions()},
+        "commit": _commit(),
         "hardware": {
             "platform": platform.platform(),
             "cpu": _cpu_name(),
@@ -244,11 +221,29 @@ def describe_run() -> dict[str, Any]:
 def _package_versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {}
     for package in _PACKAGES:
-        try:
+        versions[package] = None
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
     return versions
+
+
+def _commit() -> str | None:
+    """The commit that the package is run from, with ``+changes`` if files differ from it."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():  # installed, perhaps into the repository of someone else
+        return None
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        changes = git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+changes" if changes else commit
 
 
 def _cpu_name() -> str:

@@ -1,16 +1,13 @@
-"""The state of what trains, as plain data: policy, raw replay buffer, trainer."""
+"""The state of what trains, as plain data: policy and trainer."""
 
 import time
 from typing import Any
 
 import numpy as np
 import torch
-from tianshou.data import Batch, ReplayBuffer
 from tianshou.trainer import OffpolicyTrainer
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
-from medqn_tianshou.files.generators import generator_state, set_generator_state
-from medqn_tianshou.replay import CompactVectorReplayBuffer
 
 State = dict[str, Any]
 
@@ -18,7 +15,6 @@ _TRAINER_FIELDS = (
     "iter_num", "env_step", "env_episode", "_gradient_step", "policy_update_time", "best_score",
     "best_reward", "best_reward_std", "best_epoch", "last_rew", "last_len",
 )  # fmt: skip
-_PART_FIELDS = ("_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_idx")
 
 
 def policy_state(policy: MeDQNPolicy) -> State:
@@ -76,71 +72,6 @@ def _like(value: Any, parameter: torch.Tensor) -> Any:
             raise ValueError(f"shape {tuple(tensor.shape)} is not that of a parameter")
         return tensor
     return torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
-
-
-def raw_replay_state(buffer: ReplayBuffer) -> State:
-    """Return all that one of Tianshou's vector buffers holds, and the state of its draws.
-
-    :param buffer: the buffer.
-    """
-    parts: list[Any] = list(buffer.buffers)
-    return {
-        "maxsize": buffer.maxsize,
-        "fields": {
-            name: value for name, value in buffer._meta.items() if isinstance(value, np.ndarray)
-        },
-        "last_index": buffer.last_index,
-        "lengths": buffer._lengths,
-        "generator": generator_state(buffer._random_state),
-        "parts": [
-            {
-                "last_index": part.last_index,
-                "generator": generator_state(part._random_state),
-                **{name: getattr(part, name) for name in _PART_FIELDS},
-            }
-            for part in parts
-        ],
-    }
-
-
-def load_raw_replay_state(buffer: ReplayBuffer, state: State) -> None:
-    """Continue from what :func:`raw_replay_state` returned.
-
-    :param buffer: a buffer of the same size, for as many environments.
-    :param state: its state; the buffer takes its arrays over.
-    """
-    parts: list[Any] = list(buffer.buffers)
-    if state["maxsize"] != buffer.maxsize or len(state["parts"]) != len(parts):
-        raise ValueError(f"a buffer of {state['maxsize']} is not one of {buffer.maxsize}")
-    if state["fields"]:
-        buffer.set_batch(Batch(state["fields"]))  # checks the lengths, too
-    buffer.last_index = state["last_index"]
-    buffer._lengths = state["lengths"]
-    set_generator_state(buffer._random_state, state["generator"])
-    for part, saved in zip(parts, state["parts"], strict=True):
-        part.last_index = saved["last_index"]
-        set_generator_state(part._random_state, saved["generator"])
-        for name in _PART_FIELDS:
-            setattr(part, name, saved[name])
-
-
-def close_episodes(buffer: ReplayBuffer) -> None:
-    """End the episodes that a buffer holds the start of: what follows are new ones.
-
-    A compact buffer finds out by itself. Of Tianshou's, the newest transitions become truncated.
-
-    :param buffer: a vector buffer.
-    """
-    if isinstance(buffer, CompactVectorReplayBuffer):
-        for compact_part in buffer.buffers:
-            compact_part.clear_statistics()
-        return
-    for part in buffer.buffers:
-        if part._size:
-            newest = part.last_index[0]
-            if not part._meta.done[newest]:
-                part._meta.truncated[newest] = part._meta.done[newest] = True
-        part._ep_return, part._ep_len, part._ep_start_idx = 0.0, 0, part._insertion_idx
 
 
 def trainer_state(trainer: OffpolicyTrainer) -> State:

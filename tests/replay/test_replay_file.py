@@ -13,7 +13,11 @@ from tianshou.data import Batch
 
 from medqn_tianshou import CompactVectorReplayBuffer, ReplayFileError
 from medqn_tianshou.replay.codecs import DamagedBlockError
-from medqn_tianshou.replay.file import _DIGEST_NBYTES, _MAGIC
+from medqn_tianshou.replay.file import FORMAT
+
+MAGIC = FORMAT.magic
+HEADER = len(MAGIC) + 16  # behind the lengths of header and payload
+DIGEST_NBYTES = 32
 
 ENVS = 3
 KINDS = {
@@ -104,13 +108,25 @@ def test_an_empty_buffer_and_one_in_mid_episode(tmp_path):
     assert starts.tolist() == [0, 25]
 
 
+def split(data):
+    """Return the header of a file, and the bytes behind it."""
+    stop = HEADER + int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
+    return json.loads(data[HEADER:stop]), data[stop:]
+
+
+def joined(header, rest):
+    """A file with another header and a right digest."""
+    text = json.dumps(header).encode()
+    lengths = [len(text), len(rest) - DIGEST_NBYTES]
+    return forge(MAGIC + b"".join(n.to_bytes(8, "little") for n in lengths) + text + rest)
+
+
 def test_no_pickle_and_nothing_left_beside(tmp_path):
     filled().save(tmp_path / "replay")
     assert [path.name for path in tmp_path.iterdir()] == ["replay"]
     data = (tmp_path / "replay").read_bytes()
-    header_size = int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4], "little")
-    header = json.loads(data[len(_MAGIC) + 4 : len(_MAGIC) + 4 + header_size])
-    assert header["options"]["buffer_num"] == ENVS
+    header, _ = split(data)
+    assert header["content"]["options"]["buffer_num"] == ENVS
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "append", "empty", "foreign"])
@@ -138,7 +154,7 @@ def test_a_failed_save_keeps_the_file_before_it(tmp_path, monkeypatch):
     buffer = filled(steps=20)
     buffer.save(path)
     before = path.read_bytes()
-    monkeypatch.setattr("medqn_tianshou.replay.file._describe", lambda buffer: 1 / 0)
+    monkeypatch.setattr("medqn_tianshou.replay.file._describe", lambda part: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         filled(steps=50).save(path)
     assert path.read_bytes() == before
@@ -146,8 +162,8 @@ def test_a_failed_save_keeps_the_file_before_it(tmp_path, monkeypatch):
 
 def forge(data):
     """Give changed bytes a right digest, as a stranger could."""
-    body = bytes(data[:-_DIGEST_NBYTES])
-    return body + hashlib.blake2b(body, digest_size=_DIGEST_NBYTES).digest()
+    body = bytes(data[:-DIGEST_NBYTES])
+    return body + hashlib.blake2b(body, digest_size=DIGEST_NBYTES).digest()
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +182,7 @@ def test_forged_files_are_refused_or_harmless(saved, data):
     folder, files = saved
     content = bytearray(files[data.draw(st.sampled_from(sorted(files)))])
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(len(_MAGIC), len(content) - _DIGEST_NBYTES - 1))
+        place = data.draw(st.integers(len(MAGIC), len(content) - DIGEST_NBYTES - 1))
         content[place] = data.draw(st.integers(0, 255))
     path = folder / "forged"
     path.write_bytes(forge(content))
@@ -191,34 +207,72 @@ def test_forged_files_are_refused_or_harmless(saved, data):
         (("parts", 0, "ring"), 10**12),
         (("parts", 0, "next"), 10**6),
         (("parts", 0, "first_row"), 64),
-        (("parts", 0, "runs"), [10**12, 0, 10**12]),
-        (("parts", 0, "runs", 2), 10**9),
+        (("options", "max_bytes"), "much"),
+        (("parts", 0, "run_layout"), [10**12, 0, 10**12]),
+        (("parts", 0, "run_layout", 2), 10**9),
         (("parts", 0, "broken"), [10**9]),
         (("parts", 0, "rows", ""), [10**12]),
-        (("parts", 0, "random", 0), 10**9),
+        (("parts", 0, "columns", "act"), {"__array__": 0}),
+        (("parts", 0, "generator", "state", "pos"), 10**9),
+        (("parts", 0, "generator", "has_gauss"), 2),
+        (("generator", "state", "pos"), -1),
+        (("generator", "state", "key"), [0] * 624),
     ],
 )
 def test_no_number_in_the_header_is_believed(saved, field, value):
     folder, files = saved
-    data = files["frames"]
-    start = len(_MAGIC) + 4
-    stop = start + int.from_bytes(data[len(_MAGIC) : start], "little")
-    header = json.loads(data[start:stop])
+    header, rest = split(files["frames"])
     *way, last = field
-    place = header
+    place = header["content"]
     for key in way:
         place = place[key]
     assert place[last] != value
     place[last] = value
-    text = json.dumps(header).encode()
     path = folder / "forged"
-    path.write_bytes(forge(_MAGIC + len(text).to_bytes(4, "little") + text + data[stop:]))
+    path.write_bytes(joined(header, rest))
     tracemalloc.start()
     with pytest.raises(ReplayFileError):
         CompactVectorReplayBuffer.load(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("way", "values"),
+    [
+        (("broken",), [10**9]),
+        (("rows", ""), [10**12]),
+        (("rows", ""), [-1]),
+        (("columns", "flags"), [200]),
+    ],
+)
+def test_no_number_in_an_array_is_believed(saved, way, values):
+    folder, files = saved
+    header, rest = split(files["frames"])
+    place = header["content"]["parts"][0]
+    for key in way:
+        place = place[key]
+    number = place["__array__"]
+    sizes = [np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in header["arrays"]]
+    start, dtype = sum(sizes[:number]), np.dtype(header["arrays"][number][0])
+    forged = np.array(values).astype(dtype).tobytes()
+    if not sizes[number]:
+        header["arrays"][number][1] = [len(values)]
+        rest = rest[:start] + forged + rest[start:]
+    else:
+        rest = rest[:start] + forged + rest[start + len(forged) :]
+    path = folder / "forged"
+    path.write_bytes(joined(header, rest))
+    with pytest.raises(ReplayFileError):
+        CompactVectorReplayBuffer.load(path)
+
+
+def test_a_file_of_another_version_is_refused_with_one_line(tmp_path):
+    path = tmp_path / "old"
+    path.write_bytes(b"medqn replay 1\n\0" + bytes(100))
+    with pytest.raises(ReplayFileError, match=r"old: written by another version .*format 1;.* 2"):
+        CompactVectorReplayBuffer.load(path)
 
 
 def test_saving_and_loading_take_little_memory(tmp_path):

@@ -23,7 +23,7 @@ STATE = {
     "flags": np.array([True, False]),
     "bytes": b"\x00\xff",
 }
-MAGIC = b"medqn checkpt 1\n"
+MAGIC = b"medqn checkpt 2\n"
 
 
 def make_buffer():
@@ -79,11 +79,11 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
     write_checkpoint(path, {"n": 1})
     before = path.read_bytes()
 
-    def fail(buffer, file):
+    def fail(self, file):
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("medqn_tianshou.training.checkpoint.write_replay", fail)
+    monkeypatch.setattr(CompactVectorReplayBuffer, "write_to", fail)
     with pytest.raises(OSError, match="No space"):
         write_checkpoint(path, {"n": 2}, make_buffer())
     assert path.read_bytes() == before
@@ -107,7 +107,7 @@ def refused(path):
 def signed(header):
     """A file that says what it likes, with a digest that is right."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    content = MAGIC + len(text).to_bytes(8, "little") + text
+    content = MAGIC + len(text).to_bytes(8, "little") + bytes(8) + text
     return content + hashlib.blake2b(content, digest_size=32).digest()
 
 
@@ -117,31 +117,40 @@ def signed(header):
         b"",
         MAGIC,
         MAGIC + b"\xff" * 8,
+        MAGIC + b"\xff" * 16,
+        MAGIC + bytes(8) + b"\xff" * 8,
         b"PK\x03\x04 a zip file, as torch saves",
         signed(b"not json"),
         signed(b"[" * 100_000),
         signed({}),
         signed([]),
-        signed({"state": 3, "arrays": []}),
-        signed({"state": {}, "arrays": [["<f8", [10**15]]]}),
-        signed({"state": {}, "arrays": [["<f8", [2**40, 2**40]]]}),
-        signed({"state": {}, "arrays": [["<f8", [-1]]]}),
-        signed({"state": {}, "arrays": [["<f8", [1.5]]]}),
-        signed({"state": {}, "arrays": [["<f8", [0] * 40]]}),
-        signed({"state": {}, "arrays": [["O", [0]]]}),
-        signed({"state": {}, "arrays": [["V9999999999", [0]]]}),
-        signed({"state": {}, "arrays": [["<f8,<f8", [0]]]}),
-        signed({"state": {}, "arrays": [["nonsense", [0]]]}),
-        signed({"state": {}, "arrays": [3]}),
-        signed({"state": {"x": {"__array__": 7}}, "arrays": []}),
-        signed({"state": {"x": {"__array__": "y"}}, "arrays": []}),
-        signed({"state": {}, "arrays": []}) + b"something behind it",
+        signed({"content": 3, "arrays": []}),
+        signed({"content": {}, "arrays": [["<f8", [10**15]]]}),
+        signed({"content": {}, "arrays": [["<f8", [2**40, 2**40]]]}),
+        signed({"content": {}, "arrays": [["<f8", [-1]]]}),
+        signed({"content": {}, "arrays": [["<f8", [1.5]]]}),
+        signed({"content": {}, "arrays": [["<f8", [0] * 40]]}),
+        signed({"content": {}, "arrays": [["O", [0]]]}),
+        signed({"content": {}, "arrays": [["V9999999999", [0]]]}),
+        signed({"content": {}, "arrays": [["<f8,<f8", [0]]]}),
+        signed({"content": {}, "arrays": [["nonsense", [0]]]}),
+        signed({"content": {}, "arrays": [3]}),
+        signed({"content": {"x": {"__array__": 7}}, "arrays": []}),
+        signed({"content": {"x": {"__array__": "y"}}, "arrays": []}),
+        signed({"content": {}, "arrays": []}) + b"something behind it",
     ],
 )
 def test_a_file_that_is_none_is_refused_without_allocating(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
     assert str(path) in refused(path)
+
+
+def test_a_file_of_another_version_is_refused_with_one_line(tmp_path):
+    path = tmp_path / "old"
+    path.write_bytes(b"medqn checkpt 1\n" + bytes(100))
+    with pytest.raises(CheckpointError, match=r"old: written by another version .*format 1;.* 2"):
+        read_checkpoint(path)
 
 
 def test_every_truncation_and_a_missing_file_are_refused(tmp_path, valid):
@@ -189,7 +198,7 @@ JSON = st.recursive(
 @given(state=JSON, arrays=JSON | st.lists(st.tuples(st.sampled_from(["<f8", "|u1", "O"]), JSON)))
 def test_any_header_gives_a_state_or_the_documented_error(tmp_path_factory, state, arrays):
     path = tmp_path_factory.getbasetemp() / "header"
-    path.write_bytes(signed({"state": state, "arrays": arrays}))
+    path.write_bytes(signed({"content": state, "arrays": arrays}))
     try:
         read, buffer = read_checkpoint(path)
     except CheckpointError:

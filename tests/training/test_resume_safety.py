@@ -300,7 +300,7 @@ def test_the_buffer_gives_up_its_oldest_before_the_process_exceeds_its_cap():
     assert base + buffer.nbytes <= 0.91 * cap
     gone = 4000 - len(buffer)
     assert 0 < gone < 3000
-    assert f"gave up its oldest {gone:,} transitions" in said
+    assert f"evicted its oldest {gone:,} transitions" in said
     assert buffer[:].rew.tolist() == list(range(gone, 4000))
     assert buffer.rew.max() == newest
     assert watch.check() is None

@@ -22,7 +22,6 @@ Examples:
 """
 
 import argparse
-import fcntl
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,6 +35,7 @@ from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.commands.sweep.ray_executor import has_ray
 from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable, align
+from medqn_tianshou.files.lock import InUseError, ProcessLock
 from medqn_tianshou.training.memory import format_bytes
 from medqn_tianshou.training.resuming import config_difference, read_config
 
@@ -139,9 +139,12 @@ def _check_same_runs(parser: Parser, plans: Sequence[RunPlan], out: Path) -> Non
 def _locked(parser: Parser, out: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "sweep.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            parser.bad("--out", out, "is in use by another sweep; wait for it or name another")
+    lock = ProcessLock(out / "sweep.lock")
+    try:
+        lock.acquire()
+    except InUseError:
+        parser.bad("--out", out, "is in use by another sweep; wait for it or name another")
+    try:
         yield
+    finally:
+        lock.release()

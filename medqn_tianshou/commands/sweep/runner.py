@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from medqn_tianshou.commands.sweep import attempts
 from medqn_tianshou.commands.sweep.plans import RunPlan
+from medqn_tianshou.files.atomic import write_text_atomically
 from medqn_tianshou.training.memory import memory_limit
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
@@ -249,9 +250,7 @@ class Runner:
         text = json.dumps({"runs": content}, indent=2) + "\n"
         path = self._folder / "status.json"
         if not path.exists() or path.read_text() != text:
-            aside = path.with_suffix(".part")
-            aside.write_text(text)
-            aside.replace(path)
+            write_text_atomically(path, text)
 
     def _relative(self, path: Path | None) -> str | None:
         return None if path is None else str(path.absolute().relative_to(self._folder.absolute()))

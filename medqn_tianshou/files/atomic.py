@@ -1,0 +1,49 @@
+"""Atomic writes: after a crash or a full disk, a file is either the old one or the new one."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Yield a binary file that replaces ``path`` when the block ends without an error."""
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        with aside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def write_json_atomically(path: Path, content: Any, *, indent: int = 2) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_text_atomically(path, json.dumps(content, indent=indent) + "\n")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a power failure, on systems that can sync a folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
