@@ -1,5 +1,7 @@
 """MeDQN for Tianshou: deep Q-learning that learns as well on a small memory."""
 
+from typing import Any
+
 from medqn_tianshou.algorithm.loss import consolidation_loss
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
@@ -14,7 +16,6 @@ from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
 from medqn_tianshou.envs.minatar import register_minatar_games
 from medqn_tianshou.envs.ple import register_ple_games
-from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
 from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
 from medqn_tianshou.training.memory import MemoryMonitor
@@ -23,6 +24,7 @@ from medqn_tianshou.version import __version__
 __all__ = [
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
+    "FastMeDQNPolicy",
     "FusedRMSprop",
     "LeanCollector",
     "LinearSchedule",
@@ -42,6 +44,20 @@ __all__ = [
     "consolidation_loss",
     "seed_replay_buffer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is only about speed when it is asked for."""
+    if name == "FastMeDQNPolicy":
+        from medqn_tianshou.fast.policy import FastMeDQNPolicy
+
+        return FastMeDQNPolicy
+    if name == "FusedRMSprop":
+        from medqn_tianshou.fast.optimizers import FusedRMSprop
+
+        return FusedRMSprop
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 register_ple_games()
 register_minatar_games()

@@ -11,7 +11,6 @@ from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
 from medqn_tianshou import (
-    MeDQNPolicy,
     MinAtarQNetwork,
     MLPQNetwork,
     NatureQNetwork,
@@ -84,7 +83,7 @@ def test_what_is_not_a_number_stays_so():
 )
 def test_it_knows_when_the_network_is_no_longer_its_own(change):
     network, obs = copy.deepcopy(NETWORKS["vector"])
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=network,
         optim=torch.optim.SGD(network.parameters(), lr=0.1),
         action_space=spaces.Discrete(2),
@@ -104,7 +103,7 @@ def test_it_knows_when_the_network_is_no_longer_its_own(change):
 
 def test_a_copy_acts_by_its_own_parameters():
     network, obs = copy.deepcopy(NETWORKS["vector"])
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=network,
         optim=torch.optim.SGD(network.parameters(), lr=0.1),
         action_space=spaces.Discrete(2),
@@ -190,7 +189,7 @@ def test_compiled_updates_give_the_parameters_and_losses_of_torchs(name, options
                 info=Batch(),
             )
             buffer.add(batch)
-        policy = MeDQNPolicy(
+        policy = FastMeDQNPolicy(
             model=network,
             # Not one that divides by the gradient's size: that would blow up rounding.
             optim=torch.optim.SGD(network.parameters(), lr=0.01),
@@ -235,7 +234,7 @@ def test_compiled_updates_are_taken_where_they_apply(monkeypatch):
 
 def test_a_loss_that_is_not_a_number_stops_compiled_updates():
     network = MLPQNetwork(observation_shape=(3,), action_count=2)
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=network,
         optim=torch.optim.SGD(network.parameters(), lr=0.1),
         action_space=spaces.Discrete(2),

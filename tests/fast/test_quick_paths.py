@@ -18,7 +18,6 @@ from torch import nn
 from medqn_tianshou import (
     CompactVectorReplayBuffer,
     LeanCollector,
-    MeDQNPolicy,
     MLPQNetwork,
     NatureQNetwork,
     RealStateSampler,
@@ -52,7 +51,7 @@ class Frames(gym.Env):
         return self.np_random.integers(256, size=FRAMES, dtype=np.uint8)
 
 
-def make_policy(policy_class=MeDQNPolicy, *, device="cpu", channels_last=False, **options):
+def make_policy(policy_class=FastMeDQNPolicy, *, device="cpu", channels_last=False, **options):
     torch.manual_seed(0)
     model = NatureQNetwork(
         observation_shape=FRAMES, action_count=ACTIONS, channels_last=channels_last
@@ -208,7 +207,7 @@ def test_the_network_is_not_asked_where_all_actions_are_random():
 
 
 def test_a_policy_that_changes_how_actions_are_chosen_is_asked_in_its_own_way():
-    class Contrary(MeDQNPolicy):
+    class Contrary(FastMeDQNPolicy):
         def exploration_noise(self, act, batch):
             return np.full_like(act, 2)
 
@@ -244,7 +243,7 @@ def test_the_mode_reaches_every_layer():
             features=nn.Sequential(nn.Flatten(), dropout), hidden=(4, 8), action_count=2
         )
         optim = torch.optim.SGD(model.parameters(), lr=0.1)
-        policy = MeDQNPolicy(
+        policy = FastMeDQNPolicy(
             model=model, optim=optim, action_space=spaces.Discrete(2), target_update_freq=1
         )
         for mode in (False, True):
