@@ -11,7 +11,7 @@ from tianshou.data import VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.utils.torch_utils import policy_within_training_step
 
-from medqn_tianshou import LeanCollector, FastMeDQNPolicy, MLPQNetwork, RealStateSampler
+from medqn_tianshou import FastMeDQNPolicy, LeanCollector, MLPQNetwork, RealStateSampler
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
 
 FIELDS = ("obs", "act", "rew", "terminated", "truncated", "obs_next")
