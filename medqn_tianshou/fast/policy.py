@@ -52,6 +52,8 @@ class FastMeDQNPolicy(MeDQNPolicy):
         super().__init__(action_space=action_space, **options)
         self.max_action_num = int(action_space.n)  # known before the first forward pass
         self.compiled = compiled
+        # Other losses take torch's passes throughout, so that equal networks have distance 0.
+        self._learns_compiled = compiled and self.consolidation_kind == "mse"
         self._compiled_loss = CompiledLoss(
             huber=self.clip_loss_grad, per_action=self.consolidation_reduction == "mean"
         )
@@ -203,7 +205,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
     ) -> tuple[Terms, torch.Tensor]:
         obs = network_input(batch.obs)
         known = self._known()
-        if known is None or weight_B is not None or not self._learns_compiled(known[0], obs):
+        if known is None or weight_B is not None or not self._is_compiled(known[0], obs):
             return super()._differentiate(batch, weight_B)
         network = cast(CompiledNetwork, known[0].compiled)
         act_B: Any = batch.act
@@ -220,10 +222,9 @@ class FastMeDQNPolicy(MeDQNPolicy):
         terms = [*terms, consolidation] if self._coef > 0 else terms
         return terms, torch.from_numpy(td_error_B)
 
-    def _learns_compiled(self, online: KnownNetwork, obs: Any) -> bool:
+    def _is_compiled(self, online: KnownNetwork, obs: Any) -> bool:
         return (
-            self.compiled
-            and self.consolidation_kind == "mse"
+            self._learns_compiled
             and online.compiled is not None
             and online.compiled.takes(obs)
             and online.is_trained_plainly
@@ -257,7 +258,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def _q(self, network: torch.nn.Module, obs: Any) -> torch.Tensor:
         """Evaluate one of the two networks, both of which are known."""
-        if self.compiled and not torch.is_grad_enabled():
+        if self._learns_compiled and not torch.is_grad_enabled():
             known = self._networks.of(network)
             if known is not None and known.compiled and known.compiled.takes(obs):
                 return torch.from_numpy(known.compiled.forward(obs)[0])

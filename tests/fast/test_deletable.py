@@ -40,7 +40,7 @@ collector.reset()
 collector.collect(n_step=50)
 OffpolicyTrainer(
     policy=policy, train_collector=collector, max_epoch=1, step_per_epoch=100, step_per_collect=10,
-    update_per_step=0.1, batch_size=16, show_progress=False, verbose=False,
+    update_per_step=0.1, episode_per_test=1, batch_size=16, show_progress=False, verbose=False,
 ).run()
 assert policy.gradient_steps == 20
 assert all(not torch.equal(one, other) for one, other in zip(start, model.parameters()))
