@@ -1,4 +1,4 @@
-"""DQN and MeDQN on Tianshou's own classes, as its examples and a plain user write them."""
+"""DQN and MeDQN on Tianshou's own collector and buffer, as its examples and a plain user do."""
 
 import sys
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
+from tianshou.data import Collector, VectorReplayBuffer
 from tianshou.policy import DQNPolicy
-from tianshou.policy.modelfree.dqn import DQNTrainingStats
 from tianshou.trainer import OffpolicyTrainer
 from tianshou.utils import TensorboardLogger
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
 from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.setups import PIXEL_SCALE, Setup
+from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.algorithm.samplers import make_state_sampler
 
 
 class StockNetwork(nn.Module):
@@ -37,88 +37,6 @@ class StockNetwork(nn.Module):
         if self._scale is not None:
             floats = floats * self._scale
         return self.layers(floats), state
-
-
-class RandomBufferStates:
-    """States for MeDQN(R): the observations of a second sample of the buffer."""
-
-    def draw(self, count: int, buffer: ReplayBuffer) -> Any:
-        """Draw states."""
-        return buffer.sample(count)[0].obs
-
-
-class UniformStates:
-    """States for MeDQN(U), uniform within the bounds of all states seen.
-
-    :param observation_space: decides between integers and floats.
-    """
-
-    def __init__(self, observation_space: Any) -> None:
-        self._integers = not np.issubdtype(observation_space.dtype, np.floating)
-        self._low: Any = np.full(observation_space.shape, np.inf)
-        self._high: Any = np.full(observation_space.shape, -np.inf)
-
-    def hook(self, action_batch: Any, rollout_batch: Any) -> None:
-        """Widen the bounds to a step's states, as the collector's ``on_step_hook``."""
-        for obs in (rollout_batch.obs, rollout_batch.obs_next):
-            self._low = np.minimum(self._low, obs.min(axis=0))
-            self._high = np.maximum(self._high, obs.max(axis=0))
-
-    def draw(self, count: int, buffer: ReplayBuffer) -> Any:
-        """Draw states."""
-        size = (count, *self._low.shape)
-        if self._integers:
-            return np.random.randint(self._low.astype(int), self._high.astype(int) + 1, size)
-        return np.random.uniform(self._low, self._high, size)
-
-
-class StockMeDQN(DQNPolicy[DQNTrainingStats]):
-    """MeDQN on Tianshou's DQN, in the straightforward way.
-
-    :param max_grad_norm: clips the gradient unless it is 0.
-    """
-
-    def __init__(
-        self,
-        *,
-        states: RandomBufferStates | UniformStates,
-        epochs: int,
-        coef: float,
-        max_grad_norm: float,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._states = states
-        self._epochs = epochs
-        self._coef = coef
-        self._max_grad_norm = max_grad_norm
-        self._replay: ReplayBuffer
-
-    def process_fn(self, batch: Any, buffer: ReplayBuffer, indices: Any) -> Any:
-        """Remember the buffer, and compute the targets."""
-        self._replay = buffer
-        return super().process_fn(batch, buffer, indices)
-
-    def learn(self, batch: Any, *args: Any, **kwargs: Any) -> DQNTrainingStats:
-        """Take the gradient steps of a batch."""
-        for _ in range(self._epochs):
-            if self._iter % self.freq == 0:
-                self.sync_weight()
-            self.optim.zero_grad()
-            q = self(batch).logits
-            q = q[np.arange(len(q)), batch.act]
-            td_loss = F.huber_loss if self.clip_loss_grad else F.mse_loss
-            loss = td_loss(q, batch.returns.flatten().to(q))
-            states = Batch(obs=self._states.draw(len(batch), self._replay), info=[])
-            with torch.no_grad():
-                target_q = self(states, model="model_old").logits
-            loss = loss + self._coef * F.mse_loss(self(states).logits, target_q)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if self._max_grad_norm:
-                nn.utils.clip_grad_norm_(self.model.parameters(), self._max_grad_norm)
-            self.optim.step()
-            self._iter += 1
-        return DQNTrainingStats(loss=loss.item())
 
 
 class TrainerContestant:
@@ -169,14 +87,14 @@ class Stock(TrainerContestant):
             if atari
             else {}
         )
-        uniform = UniformStates(setup.spaces[0]) if value.sampling == "uniform" else None
-        policy = make_stock_policy(setup, uniform or RandomBufferStates())
+        policy = make_stock_policy(setup)
+        observes = setup.consolidates and value.sampling == "uniform"
         collector: Any = Collector(
             policy,
             envs,
             VectorReplayBuffer(value.buffer_size, len(envs), **options),
             exploration_noise=True,
-            on_step_hook=None if uniform is None else uniform.hook,
+            on_step_hook=policy.observe_step if observes else None,
         )
         collector.reset()
         collector.collect(n_step=value.warmup_steps, random=True)
@@ -200,8 +118,8 @@ class Stock(TrainerContestant):
         )
 
 
-def make_stock_policy(setup: Setup, states: RandomBufferStates | UniformStates) -> DQNPolicy[Any]:
-    """Build the policy with the optimizer as torch gives it by default."""
+def make_stock_policy(setup: Setup) -> Any:
+    """Build Tianshou's DQN or our plain MeDQN, with the optimizer as torch gives it by default."""
     value = setup.value
     observation_space, action_space = setup.spaces
     scale = PIXEL_SCALE if setup.family == "atari" and value.scale_obs else None
@@ -226,10 +144,12 @@ def make_stock_policy(setup: Setup, states: RandomBufferStates | UniformStates) 
     }
     if not setup.consolidates:
         return DQNPolicy(**options)
-    return StockMeDQN(
-        states=states,
-        epochs=epochs,
-        coef=value.lambda_end,
-        max_grad_norm=getattr(value, "max_grad_norm", 0.0),
+    return MeDQNPolicy(
+        state_sampler=make_state_sampler(
+            value.sampling, observation_space=observation_space, seed=setup.args.seed
+        ),
+        consolidation_epochs=epochs,
+        consolidation_coef=value.lambda_end,
+        max_grad_norm=getattr(value, "max_grad_norm", 0.0) or None,
         **options,
     )

@@ -2,57 +2,43 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import Batch, Collector, CollectStats
 from tianshou.data.buffer.base import ReplayBuffer
-from tianshou.data.collector import CollectActionBatchProtocol, StepHookProtocol
-from tianshou.data.types import ObsBatchProtocol, RolloutBatchProtocol
+from tianshou.data.collector import StepHookProtocol
+from tianshou.data.types import ObsBatchProtocol
 from tianshou.env import BaseVectorEnv
 from tianshou.policy import BasePolicy
 
-from medqn_tianshou.envs.state import envs_state, set_envs_state
+from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
+from medqn_tianshou.collecting.steps import Played, Step, action_batch
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 
 Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
 """Chooses actions for observations of the environments with these numbers."""
 
 
-class QuickPolicy(Protocol):
-    """A policy that chooses actions without Tianshou's batches around them."""
-
-    chooses_quickly: bool
-
-    def choose_actions(self, obs: NDArray[Any], *, explore: bool) -> NDArray[Any]:
-        """Choose as ``forward`` and ``exploration_noise`` do, with the same random draws.
-
-        :param obs: a batch of observations.
-        :param explore: whether to explore.
-        """
-
-
 class LeanCollector(Collector[CollectStats]):
     """Collects the transitions and statistics of Tianshou's Collector, in less memory.
 
-    Tianshou's reads each finished episode back from the buffer, frame stacks and all: hundreds of
-    megabytes for a long Atari episode, and a wrong length where the buffer is shorter than the
-    episode, as MeDQN(U)'s is. Here lengths and returns are counted while stepping, nothing is read
-    back, and ``info`` and ``policy`` are not stored.
+    Tianshou's Collector reads each finished episode back from the buffer, frame stacks included:
+    hundreds of megabytes for a long Atari episode, and a wrong length where the buffer is shorter
+    than the episode, as MeDQN(U)'s is. This collector counts lengths and returns while stepping and
+    reads nothing back. It does not store ``info`` and ``policy``.
 
-    For policies without a recurrent state. Episode hooks, which need the copy, are not offered.
+    It supports neither policies with a recurrent state nor episode hooks, which need the copy.
 
-    :param policy: chooses the actions.
-    :param env: the vector environment to step.
-    :param buffer: where transitions go; None stores nothing, which is what evaluation needs.
+    :param buffer: where transitions are stored; None stores nothing, as evaluation needs it.
     :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
     :param on_step_hook: called with each step's actions and transitions before they are stored.
-    :param on_states: called with the states of each reset and step as they are received: what a
-        step hook could tell, at a fraction of its cost.
-    :param on_episode_end: called with the number of steps collected since the last reset of the
-        statistics, and the return and length of an episode that ended with them.
+    :param on_states: called with the states of each reset and step: a cheaper way than a step hook
+        to see every state.
+    :param on_episode_end: called at the end of each episode with the number of steps collected
+        since the last reset of the statistics, the episode's return and its length.
     """
 
     def __init__(
@@ -70,55 +56,50 @@ class LeanCollector(Collector[CollectStats]):
         super().__init__(
             policy,
             env,
-            # The base class would otherwise create one of 10,000 entries per environment, and
-            # compile code for it.
+            # Without a buffer, the base class creates one of 10,000 entries per environment and
+            # compiles code for it.
             CompactVectorReplayBuffer(len(env), len(env), random_seed=0)
             if buffer is None
             else buffer,
             exploration_noise=exploration_noise,
             on_step_hook=on_step_hook,
         )
-        self._chooses_quickly = getattr(policy, "chooses_quickly", False)
         self.on_episode_end = on_episode_end
         self._episode_return = [0.0] * self.env_num
         self._episode_length = [0] * self.env_num
         self._resets_E = np.zeros(self.env_num, int)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later steps depend on, but for policy, buffer and global generators."""
+        """Return what later steps depend on beside policy, buffer, environments and generators."""
         return {
             "clocks": [self.collect_step, self.collect_episode, self.collect_time],
             "episode_return": self._episode_return,
             "episode_length": self._episode_length,
             "resets": self._resets_E,
             "obs": self._pre_collect_obs_RO,
-            "envs": envs_state(self.env) if self._stores else None,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Continue from what :meth:`state_dict` returned.
+    def load_state_dict(self, state: dict[str, Any], *, new_episodes: bool = False) -> None:
+        """Resume from what :meth:`state_dict` returned.
 
-        A collector for evaluations, whose games all start with a reset, resets its environments as
-        often as they were: then they are where they were, EnvPool's too.
+        A collector without a buffer, whose games all start with a reset, resets its environments as
+        often as they were reset before: that restores their random generators, even EnvPool's.
 
-        :param state: the state.
-        :return: False if the environments could not be put back and started new episodes.
+        :param new_episodes: reset the environments, which cannot be restored; otherwise the caller
+            restores them.
         """
         if len(state["episode_return"]) != self.env_num or len(state["resets"]) != self.env_num:
             raise ValueError(f"not a state of {self.env_num} environments")
         self.collect_step, self.collect_episode, self.collect_time = state["clocks"]
         if not self._stores:
             self._reset_again(state["resets"])
-            return True
-        if state["envs"] is None:
+        elif new_episodes:
             self.reset_env()
-            return False
-        set_envs_state(self.env, state["envs"])
-        self._episode_return = [float(value) for value in state["episode_return"]]
-        self._episode_length = [int(value) for value in state["episode_length"]]
-        self._resets_E = state["resets"]
-        self._pre_collect_obs_RO = state["obs"]
-        return True
+        else:
+            self._episode_return = [float(value) for value in state["episode_return"]]
+            self._episode_length = [int(value) for value in state["episode_length"]]
+            self._resets_E = state["resets"]
+            self._pre_collect_obs_RO = state["obs"]
 
     def _reset_again(self, resets_E: NDArray[np.int_]) -> None:
         while (self._resets_E < resets_E).any():
@@ -140,10 +121,10 @@ class LeanCollector(Collector[CollectStats]):
         return obs_EO, info_E
 
     def settle(self) -> None:
-        """Wait until nothing is collected in the background; here nothing ever is."""
+        """Wait until no step is collected in the background; this class never does so."""
 
     def stop(self) -> None:
-        """End what is collected in the background, for good; here nothing ever is."""
+        """Stop collecting in the background for good; this class never does so."""
 
     def _collect(
         self,
@@ -166,8 +147,8 @@ class LeanCollector(Collector[CollectStats]):
         n_episode: int | None = None,
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
-    ) -> Iterator["Played"]:
-        """Step the environments; give each step, and the first states of episodes after a reset."""
+    ) -> Iterator[Played]:
+        """Step the environments; yield each step, and the first states after each reset."""
         if self._pre_collect_obs_RO is None:
             raise ValueError("the collector was never reset: call reset() before collect()")
         env_count = self.env_num if n_episode is None else min(self.env_num, n_episode)
@@ -191,19 +172,19 @@ class LeanCollector(Collector[CollectStats]):
                 self._resets_E[done_ids_D] += 1
                 first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
                 yield first_obs_DO
-                obs_RO = obs_RO.copy()  # the buffer or a hook may hold the other
+                obs_RO = obs_RO.copy()  # the buffer or a hook may keep the original
                 obs_RO[done_R] = first_obs_DO
                 if n_episode is not None:
-                    # As Tianshou does: an environment whose episode just ended rests when the
-                    # others suffice for what is missing, so short episodes are not favoured.
+                    # As in Tianshou: an environment whose episode just ended pauses when the others
+                    # suffice for the missing episodes, so short episodes are not favoured.
                     surplus = max(len(env_ids_R) - (n_episode - episodes), 0)
                     keep_R = np.ones(len(env_ids_R), dtype=bool)
                     keep_R[np.flatnonzero(done_R)[:surplus]] = False
                     env_ids_R, obs_RO = env_ids_R[keep_R], obs_RO[keep_R]
         self._pre_collect_obs_RO = obs_RO
 
-    def _take(self, play: Iterable["Played"]) -> CollectStats:
-        """Store what is played, tell those who want to know, and count."""
+    def _take(self, play: Iterable[Played]) -> CollectStats:
+        """Store the steps, call the hooks, and count."""
         returns: list[float] = []
         lengths: list[int] = []
         steps = 0
@@ -217,7 +198,7 @@ class LeanCollector(Collector[CollectStats]):
             batch = step.batch()
             if self._on_step_hook is not None:
                 batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info
-                self._on_step_hook(_action_batch(step.act_R), batch)
+                self._on_step_hook(action_batch(step.act_R), batch)
                 batch.pop("info")
             if self._stores:
                 self.buffer.add(batch, buffer_ids=step.env_ids_R)
@@ -243,13 +224,13 @@ class LeanCollector(Collector[CollectStats]):
         )
 
     def _choose_at_random(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
-        # Tianshou's environments have a space each, EnvPool's share one.
+        # Tianshou's environments have an action space each, EnvPool's share one.
         spaces = self._action_space
         own = isinstance(spaces, list)
         return np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
 
     def _choose(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
-        if self._chooses_quickly and obs_RO.dtype != object:  # an object would hold a mask
+        if obs_RO.dtype != object and chooses_quickly(self.policy):  # objects may contain masks
             policy = cast(QuickPolicy, self.policy)
             return policy.choose_actions(obs_RO, explore=self.exploration_noise)
         obs_batch = cast(ObsBatchProtocol, Batch(obs=obs_RO, info=Batch()))
@@ -258,62 +239,3 @@ class LeanCollector(Collector[CollectStats]):
         if self.exploration_noise:
             act_R = self.policy.exploration_noise(act_R, obs_batch)
         return act_R
-
-
-class Step:
-    """What some environments answered to an action."""
-
-    __slots__ = (
-        "act_R", "done_R", "env_ids_R", "info", "obs_RO", "obs_next_RO", "rew_R", "terminated_R",
-        "truncated_R",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        env_ids_R: NDArray[np.int_],
-        obs_RO: NDArray[Any],
-        act_R: NDArray[Any],
-        obs_next_RO: NDArray[Any],
-        rew_R: NDArray[Any],
-        terminated_R: NDArray[Any],
-        truncated_R: NDArray[Any],
-        info: Any,
-    ) -> None:
-        self.env_ids_R = env_ids_R
-        self.obs_RO = obs_RO
-        self.act_R = act_R
-        self.obs_next_RO = obs_next_RO
-        self.rew_R = rew_R
-        self.terminated_R = terminated_R
-        self.truncated_R = truncated_R
-        self.done_R: NDArray[np.bool_] = np.logical_or(terminated_R, truncated_R)
-        self.info = info
-
-    def batch(self) -> RolloutBatchProtocol:
-        """Give it as Tianshou's buffers take it, without info."""
-        arrays = {
-            "obs": self.obs_RO,
-            "act": self.act_R,
-            "rew": self.rew_R,
-            "terminated": self.terminated_R,
-            "truncated": self.truncated_R,
-            "done": self.done_R,
-            "obs_next": self.obs_next_RO,
-        }
-        if self.obs_RO.dtype == object:  # nested observations, to be made batches of
-            return cast(RolloutBatchProtocol, Batch(arrays))
-        batch = Batch()
-        batch.__dict__.update(arrays)  # spares a search for values to convert, longer than a step
-        return cast(RolloutBatchProtocol, batch)
-
-
-Played = Step | NDArray[Any]
-"""A step, or the first states of episodes after a reset."""
-
-
-def _action_batch(act_R: NDArray[Any]) -> CollectActionBatchProtocol:
-    """What Tianshou hands to step hooks, for a policy with neither distribution nor state."""
-    batch = Batch(
-        act=act_R, act_normalized=act_R, policy_entry=Batch(), dist=None, hidden_state=None
-    )
-    return cast(CollectActionBatchProtocol, batch)

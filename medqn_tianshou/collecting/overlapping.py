@@ -5,80 +5,85 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import CollectStats
+from tianshou.policy import BasePolicy
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
-from medqn_tianshou.collecting.lean import Choose, LeanCollector, Played, Step
+from medqn_tianshou.collecting.lean import Choose, LeanCollector
+from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
+from medqn_tianshou.collecting.steps import Played, Step
 
 
 class OverlappingCollector(LeanCollector):
     """Plays the steps of the next ``collect`` in a thread while the trainer updates the policy.
 
-    They are played with the network and the exploration rate from before that update, where
-    :class:`LeanCollector` would wait for it: actions are one update old. They are stored, and
-    hooks called, when the trainer asks for them. Play depends on the seed alone, not on timing.
+    These steps use the network and the exploration rate from before that update, for which
+    :class:`LeanCollector` would wait: actions are one update old. The collector stores the steps
+    and calls hooks when the trainer asks for them, so that results depend on the seed alone, not on
+    timing.
 
-    Only within a training step of Tianshou's trainer, and only by steps; otherwise it collects as
-    :class:`LeanCollector` does. Takes the same arguments.
+    This happens only within a training step of Tianshou's trainer, and only by steps; otherwise it
+    collects as :class:`LeanCollector` does. It takes the same arguments.
+
+    :param policy: a policy with ``choose_actions``, such as
+        :class:`~medqn_tianshou.fast.policy.FastMeDQNPolicy`.
     """
 
-    def __init__(self, policy: MeDQNPolicy, *args: Any, **kwargs: Any) -> None:
-        if not policy.chooses_quickly:
+    def __init__(self, policy: BasePolicy[Any], *args: Any, **kwargs: Any) -> None:
+        name = type(policy).__name__
+        if not hasattr(policy, "choose_actions"):
             raise ValueError(
-                f"{type(policy).__name__} changes how actions are chosen: do not overlap"
+                f"policy={name} has no choose_actions, which overlapping needs: pass a "
+                "FastMeDQNPolicy, or use LeanCollector"
             )
+        if not chooses_quickly(policy):
+            raise ValueError(f"{name} changes how actions are chosen: do not overlap")
         super().__init__(policy, *args, **kwargs)
-        self._learner = policy
-        self._actor = deepcopy(policy.model).requires_grad_(False).eval()
+        self._learner = cast(QuickPolicy, policy)
+        self._actor = deepcopy(self._learner.model).requires_grad_(False).eval()
         self._thread = ThreadPoolExecutor(1, "collect")
         self._ahead: tuple[int, Future[list[Played]]] | None = None
-        device = next(policy.model.parameters()).device
+        device = next(self._actor.parameters()).device
         self._stream = None
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def settle(self) -> None:
-        """Wait until the thread rests; what it played stays ready for the next ``collect``."""
+        """Wait for the thread; the steps it played stay ready for the next ``collect``."""
         if self._ahead is not None:
             self._ahead[1].exception()
 
     def stop(self) -> None:
-        """Wait for the thread and drop what it played ahead."""
+        """Wait for the thread and drop the steps it played ahead."""
         self.settle()
         self._ahead = None
         self._thread.shutdown()
 
     def state_dict(self) -> dict[str, Any]:
-        """What :class:`LeanCollector` saves, and the steps that were played ahead."""
+        """Return the state of :class:`LeanCollector` and the steps that were played ahead."""
         ahead: dict[str, Any] | None = None
         if self._ahead is not None:
             n_step, played = self._ahead
             ahead = {"n_step": n_step, "played": [_plain(step) for step in played.result()]}
         return {**super().state_dict(), "ahead": ahead}
 
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Continue from what :meth:`state_dict` returned.
-
-        :param state: the state.
-        :return: False if the environments could not be put back and started new episodes.
-        """
-        restored = super().load_state_dict(state)
+    def load_state_dict(self, state: dict[str, Any], *, new_episodes: bool = False) -> None:
+        """Resume from what :meth:`state_dict` returned; new episodes drop the steps ahead."""
+        super().load_state_dict(state, new_episodes=new_episodes)
         self._ahead = None
-        if restored and state["ahead"] is not None:
+        if not new_episodes and state["ahead"] is not None:
             played: Future[list[Played]] = Future()
             played.set_result([_step(fields) for fields in state["ahead"]["played"]])
             self._ahead = state["ahead"]["n_step"], played
-        return restored
 
     def reset_env(
         self, gym_reset_kwargs: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Drop what was played ahead and reset all environments."""
+        """Drop the steps played ahead and reset all environments."""
         self.settle()
         self._ahead = None
         return super().reset_env(gym_reset_kwargs)
@@ -109,7 +114,7 @@ class OverlappingCollector(LeanCollector):
         return stats
 
     def _freeze(self) -> Choose:
-        """Keep the present weights and exploration rate to act by."""
+        """Copy the current weights and exploration rate, to act with them."""
         with torch.no_grad():
             for kept, learned in zip(
                 _tensors(self._actor), _tensors(self._learner.model), strict=True
@@ -135,7 +140,7 @@ class OverlappingCollector(LeanCollector):
 
     @contextmanager
     def _on_stream(self) -> Iterator[None]:
-        """Act beside the update on a GPU, not after it."""
+        """On a GPU, act in parallel to the update instead of after it."""
         if self._stream is None:
             yield
         else:
@@ -149,7 +154,7 @@ _STEP_FIELDS = (
 
 
 def _plain(step: Played) -> Any:
-    """A step as plain data; its info is told to hooks alone, and not kept."""
+    """Return a step as plain data, without its info, which only hooks see."""
     if isinstance(step, Step):
         return {name: getattr(step, name) for name in _STEP_FIELDS}
     return step

@@ -5,44 +5,52 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tianshou.data import Batch
 from torch import nn
 
-from medqn_tianshou.algorithm.networks import QNetwork
+from medqn_tianshou.fast.known import KnownNetwork
+from medqn_tianshou.fast.passes import action_values
 
 _EPS_IS_ZERO = 1e-8
-"""Below it Tianshou does not explore, nor draw random numbers for it."""
+"""Below it Tianshou does not explore, nor sample random numbers for it."""
 
 
-class Actor:
-    """Chooses actions as ``forward`` and ``exploration_noise`` of Tianshou's DQN do together.
+def choose_actions(
+    network: nn.Module,
+    known: KnownNetwork | None,
+    obs: NDArray[Any],
+    *,
+    eps: float,
+    action_count: int,
+    compiled: bool,
+) -> NDArray[np.int64]:
+    """Choose actions with the random numbers that Tianshou's DQN samples, in its order.
 
-    :param action_count: number of actions.
+    A known network is not evaluated where all actions are random.
+
+    :param known: what is known of the network.
+    :param obs: a batch of observations, without action masks.
+    :param eps: the exploration rate.
+    :param compiled: whether to use compiled code, where it applies.
     """
-
-    def __init__(self, action_count: int) -> None:
-        self.action_count = action_count
-
-    def choose(self, network: nn.Module, obs: NDArray[Any], eps: float) -> NDArray[np.int64]:
-        """Choose actions, with the random draws that Tianshou makes, in its order.
-
-        :param network: the Q network; not asked where all actions are random.
-        :param obs: a batch of observations.
-        :param eps: the exploration rate.
-        """
-        explores = abs(eps) > _EPS_IS_ZERO
-        if explores:
-            is_random = np.random.rand(len(obs)) < eps
-            drawn: NDArray[np.int64] = np.random.rand(len(obs), self.action_count).argmax(1)
-            random_count = np.count_nonzero(is_random)
-            if random_count == len(obs):
-                return drawn
-        compiled = network.compiled if isinstance(network, QNetwork) else None
-        actions: NDArray[np.int64]
-        if compiled is not None and obs.dtype != np.uint8:
-            actions = compiled.act_values(obs).argmax(1)
+    actions: NDArray[np.int64] | None = None
+    if known is None:
+        with torch.no_grad():
+            q_BA = network(obs, state=None, info=Batch())[0]
+        actions = q_BA.cpu().numpy().argmax(1)
+    explores = abs(eps) > _EPS_IS_ZERO
+    if explores:
+        is_random = np.random.rand(len(obs)) < eps
+        sampled: NDArray[np.int64] = np.random.rand(len(obs), action_count).argmax(1)
+        random_count = np.count_nonzero(is_random)
+        if random_count == len(obs):
+            return sampled
+    if actions is None:
+        if compiled and known is not None and known.compiled and known.compiled.takes(obs):
+            actions = known.compiled.act_values(obs).argmax(1)
         else:
             with torch.inference_mode():
-                actions = network(obs, state=None, info={})[0].cpu().numpy().argmax(1)
-        if explores and random_count:
-            actions[is_random] = drawn[is_random]
-        return actions
+                actions = action_values(network, obs, compiled=compiled).cpu().numpy().argmax(1)
+    if explores and random_count:
+        actions[is_random] = sampled[is_random]
+    return actions

@@ -6,8 +6,10 @@ a pass is a few calls of compiled code on the very memory of the parameters; pro
 matrices are left to torch. Values and gradients are torch's up to rounding.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.fast import kernels
 
 Floats = NDArray[np.float32]
@@ -26,58 +29,57 @@ _MOST_SMALL_WEIGHTS = 8_192
 
 
 class CompiledNetwork:
-    """Passes of a stack of linear layers with ReLU, maybe after one convolution.
+    """Passes of a stack of linear layers with ReLU between them, after at most one convolution.
 
-    :param modules: the network's modules, to be watched for hooks.
     :param convolution: the first layer, or None.
     :param dense: the linear layers.
     """
 
-    def __init__(
-        self, modules: Iterable[nn.Module], convolution: nn.Conv2d | None, dense: list[nn.Linear]
-    ) -> None:
-        # A module keeps these for life, so that looking at them needs no look at the module.
-        self._hooks = [hooks for module in modules for hooks in _hooks(module)]
+    def __init__(self, convolution: nn.Conv2d | None, dense: list[nn.Linear]) -> None:
         layers: list[Any] = [layer for layer in (convolution, *dense) if layer is not None]
-        self._sources = [(layer, layer.weight, layer.weight.data_ptr()) for layer in layers]
         self.parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
         self.convolution = None if convolution is None else _arrays(convolution)
         self.weights = tuple(_arrays(layer)[0] for layer in dense)
         self.biases = tuple(_arrays(layer)[1] for layer in dense)
         self.is_small = all(weight.size <= _MOST_SMALL_WEIGHTS for weight in self.weights)
+        self._shape: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, network: nn.Module, features: nn.Module, dense: Sequence[Any]) -> Self | None:
-        """Compile a network, or return None where that is not possible, or of no use.
-
-        :param network: the network.
-        :param features: its first part.
-        :param dense: the layers after it.
-        """
+    def of(cls, network: QNetwork) -> Self | None:
+        """Compile a network of plain layers; return None where that is impossible or of no use."""
         parameters = list(network.parameters())
         if sum(map(torch.numel, parameters)) > _MOST_WEIGHTS or not all(map(_is_plain, parameters)):
             return None
-        if any(any(_hooks(module)) for module in network.modules()):
+        features, advantage = network.features, network.advantage
+        if network.value is not None or not isinstance(features, nn.Sequential | nn.Flatten):
             return None
-        if not isinstance(features, nn.Sequential | nn.Flatten):
-            return None
+        layers = list(advantage) if isinstance(advantage, nn.Sequential) else []
         convolution, *flat = _convolution_first(features)
-        are_dense = [type(layer) for layer in dense[::2]] == [nn.Linear] * len(dense[::2])
-        are_rectified = [type(layer) for layer in dense[1::2]] == [nn.ReLU] * len(dense[1::2])
-        if flat != [nn.Flatten] or not (are_dense and are_rectified):
+        dense: list[Any] = layers[::2]
+        types = [type(layer) for layer in layers]
+        if flat != [nn.Flatten] or types != ([nn.Linear, nn.ReLU] * len(dense))[:-1]:
             return None
-        own = list(dense[::2]) if convolution is None else [convolution, *dense[::2]]
-        if any(layer.bias is None for layer in own):
+        if any(layer.bias is None for layer in (convolution, *dense) if layer is not None):
             return None
-        return cls(network.modules(), convolution, list(dense[::2]))
+        if any(one.out_features != other.in_features for one, other in pairwise(dense)):
+            return None
+        compiled = cls(convolution, dense)
+        # A layer that occurs twice, or one that the passes know nothing of, would be missed.
+        is_whole = list(map(id, compiled.parameters)) == list(map(id, parameters))
+        return compiled if is_whole else None
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the network still has its parameters where they were, and no hooks."""
-        for layer, weight, address in self._sources:
-            if layer._parameters["weight"] is not weight or weight.data_ptr() != address:
+    def takes(self, obs: Any) -> bool:
+        """Whether these observations fit the network; bytes do not, they may have to be scaled."""
+        if not isinstance(obs, np.ndarray) or obs.dtype.kind not in "biuf" or obs.dtype == np.uint8:
+            return False
+        if obs.shape[1:] != self._shape:
+            if (
+                obs.ndim < 2
+                or _feature_count(obs.shape, self.convolution) != self.weights[0].shape[1]
+            ):
                 return False
-        return not any(self._hooks)
+            self._shape = obs.shape[1:]
+        return len(obs) > 0
 
     def act_values(self, obs: NDArray[Any]) -> Floats:
         """Give the action values of a few observations, for which nothing is prepared.
@@ -196,15 +198,6 @@ def _flat(obs: NDArray[Any]) -> Floats:
     return np.ascontiguousarray(obs, np.float32).reshape(len(obs), -1)
 
 
-def _hooks(module: nn.Module) -> tuple[Any, ...]:
-    return (
-        module._forward_hooks,
-        module._forward_pre_hooks,
-        module._backward_hooks,
-        module._backward_pre_hooks,
-    )
-
-
 def _is_plain(parameter: nn.Parameter) -> bool:
     is_float = parameter.dtype == torch.float32
     return parameter.device.type == "cpu" and is_float and parameter.is_contiguous()
@@ -215,9 +208,22 @@ def _arrays(layer: nn.Conv2d | nn.Linear) -> tuple[Floats, Floats]:
     return layer.weight.detach().numpy(), bias.detach().numpy()
 
 
+def _feature_count(shape: tuple[int, ...], convolution: tuple[Floats, Floats] | None) -> int:
+    """How many features the first linear layer gets of each observation; 0 where none fit."""
+    if convolution is None:
+        return prod(shape[1:])
+    outputs, channels, *size = convolution[0].shape
+    if len(shape) != 4 or shape[1] != channels:
+        return 0
+    places = [cells - kernel + 1 for cells, kernel in zip(shape[2:], size, strict=True)]
+    return int(outputs * prod(places)) if min(places) > 0 else 0
+
+
 def _convolution_first(features: Iterable[nn.Module] | nn.Flatten) -> list[Any]:
-    """The convolution that features begin with, or None, and the types of the layers after it."""
+    """Return the convolution that features begin with, or None, and the types of other layers."""
     layers = [features] if isinstance(features, nn.Flatten) else list(features)
+    if any(type(x) is nn.Flatten and (x.start_dim, x.end_dim) != (1, -1) for x in layers):
+        return [None]
     if len(layers) == 3 and type(layers[0]) is nn.Conv2d and type(layers[1]) is nn.ReLU:
         first = layers[0]
         is_simple = first.stride == first.dilation == (1, 1) and first.padding == (0, 0)

@@ -1,4 +1,4 @@
-"""TD targets, and the observations they need, without reading anything twice or in vain."""
+"""TD targets and the observations they need, read from the buffer once and without waste."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
@@ -14,20 +14,22 @@ from medqn_tianshou.replay import CompactVectorReplayBuffer
 Index = NDArray[np.int_]
 
 _PLAIN_BUFFERS = (CompactVectorReplayBuffer, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer)
+_NO_INFO = Batch()
 
 
 class SingleFetch:
     """Stands in for a replay buffer in Tianshou's ``update``: each observation is read once.
 
-    Tianshou reads with a batch its successors, which n-step targets do not use, and then both again
-    n steps on. Here ``obs_next`` is n steps on to begin with, and nothing else is read.
+    Tianshou reads the successors of a batch, which n-step targets do not use, and then observations
+    and successors of the transitions n steps later. Here ``obs_next`` is already the successor n
+    steps later, and nothing else is read.
 
-    The states to consolidate on are read with them, if they are the buffer's: one request decodes
-    what lies close together once, and puts all in one array, where :func:`join` need not copy.
+    Consolidation states of the buffer are read in the same request: neighbouring states are decoded
+    once, and all states end up in one array, which :func:`join` need not copy.
 
     :param buffer: a buffer for which :meth:`suits` holds.
     :param n_step: steps of reward before bootstrapping.
-    :param draw_states: draws the indices of states for a number of transitions; None draws none.
+    :param draw_states: samples the indices of consolidation states for a number of transitions.
     """
 
     def __init__(
@@ -44,11 +46,11 @@ class SingleFetch:
 
     @staticmethod
     def suits(buffer: ReplayBuffer) -> bool:
-        """Whether ``sample`` does nothing more for this buffer, such as weighing its draws."""
+        """Whether the buffer's own ``sample`` does nothing more, such as computing weights."""
         return type(buffer) in _PLAIN_BUFFERS
 
     def sample(self, batch_size: int | None) -> tuple[Batch, Index]:
-        """Draw transitions as the buffer does."""
+        """Sample the transitions that the buffer's own ``sample`` would."""
         indices = self.buffer.sample_indices(batch_size)
         drawn = [] if self._draw_states is None else self._draw_states(len(indices))
         if isinstance(self.buffer, CompactVectorReplayBuffer):
@@ -71,6 +73,7 @@ class SingleFetch:
             truncated=steps.truncated_NI[0],
             done=steps.terminated_NI[0] | steps.truncated_NI[0],
             obs_next=obs_next,
+            info=_NO_INFO,
         )
         return batch, indices
 
@@ -94,11 +97,11 @@ class Steps(NamedTuple):
     terminated_NI: NDArray[np.bool_]
     truncated_NI: NDArray[np.bool_]
     end_NI: NDArray[np.bool_]
-    """Where nothing follows: the episode is done, or goes on after what is stored."""
+    """Where nothing follows: the episode is done, or its next transition is not stored yet."""
 
     @classmethod
     def read(cls, buffer: ReplayBuffer, indices: Index, n_step: int) -> Self:
-        """Read what targets need but observations; no more than that, however large the buffer."""
+        """Read what targets need except observations, at the given indices only."""
         steps = [indices]
         for _ in range(n_step - 1):
             steps.append(buffer.next(steps[-1]))
@@ -117,7 +120,7 @@ class Steps(NamedTuple):
         terminated_NI: NDArray[np.bool_],
         truncated_NI: NDArray[np.bool_],
     ) -> Self:
-        """Find the ends in what was read."""
+        """Compute where nothing follows from the fields that were read."""
         end_NI = terminated_NI | truncated_NI
         if len(index_NI) > 1:
             end_NI |= np.isin(index_NI, buffer.unfinished_index())
@@ -125,7 +128,7 @@ class Steps(NamedTuple):
 
 
 def join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate arrays; those that lie one after another in memory need no copy."""
+    """Concatenate arrays, without a copy where they are adjacent in memory."""
     first = arrays[0]
     place = first.ctypes.data
     for array in arrays:
@@ -150,13 +153,11 @@ def successors(buffer: ReplayBuffer, indices: Index) -> Any:
 
 
 def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Tensor:
-    """The targets of Tianshou's ``compute_nstep_return``, bit for bit.
+    """Compute the targets of Tianshou's ``compute_nstep_return``, bit for bit.
 
-    That one reads rewards and flags of the whole buffer.
+    Tianshou's function copies rewards and flags of the whole buffer.
 
-    :param steps: the transitions.
-    :param value_I: values of the successors of the last of them.
-    :param gamma: discount factor.
+    :param value_I: values of the successors of the last steps.
     :return: shape (indices, 1).
     """
     n_step, count = steps.index_NI.shape

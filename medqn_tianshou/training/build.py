@@ -27,6 +27,7 @@ from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.envs.workers import DeadWorkerError
 from medqn_tianshou.experiments.settings import Settings, setting_values
 from medqn_tianshou.fast.optimizers import FusedRMSprop
+from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import (
     predict_replay_nbytes,
@@ -69,7 +70,7 @@ def build_policy(
     :param total_env_steps: the length of the run, over which lambda rises.
     """
     value = setting_values(settings)
-    return MeDQNPolicy(
+    return FastMeDQNPolicy(
         model=model,
         optim=optim,
         action_space=action_space,
@@ -88,7 +89,6 @@ def build_policy(
         consolidation_loss=value.consolidation_loss,
         consolidation_reduction=value.consolidation_reduction,
         max_grad_norm=getattr(value, "max_grad_norm", 0.0) or None,
-        compiled=not value.compile,
     )
 
 
@@ -123,8 +123,6 @@ def make_training(
     value = setting_values(settings)
     if value.threads:
         torch.set_num_threads(value.threads)
-    if value.compile:
-        compile_networks(parser, policy, args.device)
     check_wandb(parser, args.wandb, args.wandb_mode)
     limit = memory_limit()
     buffer, nbytes, promise = make_replay(
@@ -212,19 +210,6 @@ def run_training(training: Training) -> int:
     if summary.status == "interrupted":
         return 128 + (training.stop_signal or signal.SIGINT)
     return 0
-
-
-def compile_networks(parser: Parser, policy: MeDQNPolicy, device: torch.device | str) -> None:
-    """Let torch.compile translate the networks, when they are first called.
-
-    :param parser: reports errors.
-    :param policy: the policy, on its device.
-    :param device: that device.
-    """
-    if torch.device(device).type == "cpu" and not any(map(shutil.which, CPP_COMPILERS)):
-        parser.bad("--compile", True, "needs a C++ compiler; install g++ or leave the flag out")
-    for network in (policy.model, policy.model_old):
-        network.compile(dynamic=False)
 
 
 def make_replay(

@@ -10,6 +10,7 @@ from tianshou.trainer import OffpolicyTrainer
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, NonFiniteLossError
 from medqn_tianshou.algorithm.schedules import Schedule
 from medqn_tianshou.collecting.lean import LeanCollector
+from medqn_tianshou.envs.state import envs_state, set_envs_state
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import (
     close_episodes,
@@ -203,7 +204,10 @@ class Training:
         return {
             "policy": policy_state(self.policy),
             "trainer": trainer_state(self.trainer),
-            "train_collector": self.train_collector.state_dict(),
+            "train_collector": {
+                **self.train_collector.state_dict(),
+                "envs": envs_state(self.train_collector.env),
+            },
             "test_collector": None if evaluation is None else evaluation.state_dict(),
             "raw_replay": None if compact else raw_replay_state(buffer),
             "logger": self.logger.state_dict(),
@@ -233,8 +237,12 @@ class Training:
             vars(buffer).update(vars(replay))  # others hold the buffer: it stays the same object
         load_policy_state(self.policy, state["policy"])
         load_trainer_state(self.trainer, state["trainer"])
-        restored = self.train_collector.load_state_dict(state["train_collector"])
-        if not restored:
+        collected = state["train_collector"]
+        restored = collected["envs"] is not None
+        self.train_collector.load_state_dict(collected, new_episodes=not restored)
+        if restored:
+            set_envs_state(self.train_collector.env, collected["envs"])
+        else:
             close_episodes(buffer)
         if self._test_collector is not None:
             self._test_collector.load_state_dict(state["test_collector"])

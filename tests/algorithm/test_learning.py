@@ -9,8 +9,8 @@ from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffpolicyTrainer
 
 from medqn_tianshou import (
+    FastMeDQNPolicy,
     LinearSchedule,
-    MeDQNPolicy,
     MLPQNetwork,
     UniformStateSampler,
 )
@@ -53,7 +53,7 @@ def evaluation_return_after_training(seed, *, coef, buffer_size=BATCH):
     train_envs.seed(seed)
     test_envs.seed(seed + 1000)
     model = MLPQNetwork(observation_shape=(1,), action_count=2)
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=model,
         optim=torch.optim.Adam(model.parameters(), lr=3e-3),
         action_space=spaces.Discrete(2),

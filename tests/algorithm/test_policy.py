@@ -1,29 +1,16 @@
 """MeDQNPolicy against Tianshou's DQNPolicy and against independent computations."""
 
 import copy
-import warnings
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
-from tianshou.data import Batch, Collector, PrioritizedVectorReplayBuffer, VectorReplayBuffer
-from tianshou.env import DummyVectorEnv
+from learners import ACTIONS, ENVS, OBS_SIZE, assert_same_parameters, build, filled, update
+from tianshou.data import Batch, PrioritizedVectorReplayBuffer, VectorReplayBuffer
 from tianshou.policy import DQNPolicy
-from tianshou.utils.torch_utils import policy_within_training_step
 
-from medqn_tianshou import (
-    LinearSchedule,
-    MeDQNPolicy,
-    MLPQNetwork,
-    RealStateSampler,
-    UniformStateSampler,
-)
-from medqn_tianshou.fast.optimizers import clip_gradient
-from medqn_tianshou.training.build import make_optimizer
-
-OBS_SIZE, ACTIONS, ENVS = 4, 3, 3
+from medqn_tianshou import MeDQNPolicy, RealStateSampler
+from medqn_tianshou.algorithm.policy import NonFiniteLossError
 
 
 class StubSampler:
@@ -39,52 +26,6 @@ class StubSampler:
 
     def observe(self, obs):
         self.observed = obs
-
-
-def filled(buffer, steps=60, seed=0):
-    rng = np.random.default_rng(seed)
-    for step in range(steps):
-        # environment 2 joins late, so that the parts differ in length
-        envs = np.arange(ENVS if step > 20 else ENVS - 1)
-        buffer.add(
-            Batch(
-                obs=rng.normal(size=(len(envs), OBS_SIZE)).astype(np.float32),
-                obs_next=rng.normal(size=(len(envs), OBS_SIZE)).astype(np.float32),
-                act=rng.integers(ACTIONS, size=len(envs)),
-                rew=rng.normal(size=len(envs)),
-                terminated=rng.random(len(envs)) < 0.1,
-                truncated=rng.random(len(envs)) < 0.05,
-            ),
-            buffer_ids=envs,
-        )
-    return buffer
-
-
-def build(policy_class, *, dueling=False, lr_decay=False, lr=1e-3, **options):
-    torch.manual_seed(0)
-    model = MLPQNetwork(
-        observation_shape=(OBS_SIZE,), action_count=ACTIONS, hidden_sizes=(16,), dueling=dueling
-    )
-    optim = torch.optim.Adam(model.parameters(), lr=lr)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optim, 0.99) if lr_decay else None
-    return policy_class(
-        model=model,
-        optim=optim,
-        action_space=spaces.Discrete(ACTIONS),
-        lr_scheduler=scheduler,
-        **{"target_update_freq": 7, **options},
-    )
-
-
-def update(policy, buffer, count=1, batch_size=16):
-    with policy_within_training_step(policy):
-        return [policy.update(sample_size=batch_size, buffer=buffer) for _ in range(count)]
-
-
-def assert_same_parameters(policy, other, tolerance=0.0):
-    pairs = zip(policy.state_dict().items(), other.state_dict().values(), strict=True)
-    for (name, value), expected in pairs:
-        torch.testing.assert_close(value, expected, rtol=0, atol=tolerance, msg=name)
 
 
 @pytest.mark.parametrize("is_double", [False, True])
@@ -136,6 +77,7 @@ def test_three_epochs_equal_an_independent_computation(kind, first_sync_after):
     policy = build(
         MeDQNPolicy,
         lr=0.05,
+        dtype=torch.float64,  # Adam divides by the size of the gradient: it amplifies rounding
         is_double=False,
         discount_factor=gamma,
         target_update_freq=first_sync_after,
@@ -158,7 +100,7 @@ def test_three_epochs_equal_an_independent_computation(kind, first_sync_after):
         with torch.no_grad():
             next_value = target(batch.obs_next)[0].max(dim=1).values
             alive = torch.tensor(1.0 - batch.terminated)
-            returns = (torch.tensor(batch.rew) + gamma * alive * next_value).float()
+            returns = torch.tensor(batch.rew) + gamma * alive * next_value
         td_losses, consolidation_losses = [], []
         for _ in range(epochs):
             if gradient_steps % first_sync_after == 0:
@@ -179,8 +121,8 @@ def test_three_epochs_equal_an_independent_computation(kind, first_sync_after):
             gradient_steps += 1
             td_losses.append(td_loss.item())
             consolidation_losses.append(consolidation.item())
-        assert stats.td_loss == pytest.approx(np.mean(td_losses), abs=1e-6)
-        assert stats.consolidation_loss == pytest.approx(np.mean(consolidation_losses), abs=1e-6)
+        assert stats.td_loss == pytest.approx(np.mean(td_losses), abs=1e-9)
+        assert stats.consolidation_loss == pytest.approx(np.mean(consolidation_losses), abs=1e-9)
         assert stats.loss == pytest.approx(stats.td_loss + coef * stats.consolidation_loss)
         assert stats.consolidation_coef == coef
 
@@ -188,9 +130,9 @@ def test_three_epochs_equal_an_independent_computation(kind, first_sync_after):
     assert sampler.sizes == [8] * gradient_steps
     assert np.mean(consolidation_losses) > 1e-4  # the term was not idle
     for name, value in online.state_dict().items():
-        torch.testing.assert_close(policy.model.state_dict()[name], value, rtol=0, atol=1e-6)
+        torch.testing.assert_close(policy.model.state_dict()[name], value, rtol=0, atol=1e-9)
     for name, value in target.state_dict().items():
-        torch.testing.assert_close(policy.model_old.state_dict()[name], value, rtol=0, atol=1e-6)
+        torch.testing.assert_close(policy.model_old.state_dict()[name], value, rtol=0, atol=1e-9)
 
 
 def test_consolidation_loss_is_zero_right_after_a_target_sync_and_only_then():
@@ -295,119 +237,13 @@ def test_action_masks_count_in_the_targets_as_in_dqn(is_double):
     assert_same_parameters(medqn, dqn)
 
 
-def test_the_fused_optimizer_takes_the_same_steps():
-    def trained(optimizer):
-        policy = build(MeDQNPolicy, state_sampler=RealStateSampler(seed=0))
-        policy.optim = optimizer(policy.model)
-        update(policy, filled(VectorReplayBuffer(90, ENVS)), count=100)
-        return policy
-
-    fused = trained(lambda model: make_optimizer(model, "adam", 1e-3))
-    plain = trained(lambda model: torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False))
-    assert_same_parameters(fused, plain, tolerance=1e-5)
-
-
-def test_bounds_hold_every_state_received_though_the_buffer_holds_few():
-    """Also the last state of an episode, which is never stored as an observation."""
-
-    class Ramp(gym.Env):
-        observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        action_space = spaces.Discrete(ACTIONS)
-
-        def reset(self, *, seed=None, options=None):
-            self.position = 0.0
-            return self.observe(), {}
-
-        def step(self, action):
-            self.position += 1.0
-            return self.observe(), 0.0, self.position == 10, False, {}
-
-        def observe(self):
-            return np.array([self.position, -self.position], np.float32)
-
-    sampler = UniformStateSampler(observation_space=Ramp.observation_space, seed=0)
-    torch.manual_seed(0)
-    model = MLPQNetwork(observation_shape=(2,), action_count=ACTIONS)
-    policy = MeDQNPolicy(
-        model=model,
-        optim=torch.optim.Adam(model.parameters()),
-        action_space=Ramp.action_space,
-        target_update_freq=10,
-        state_sampler=sampler,
+def test_a_loss_that_is_not_a_number_is_an_error():
+    policy = build(MeDQNPolicy, consolidation_coef=0.0)
+    batch = Batch(
+        obs=np.full((4, OBS_SIZE), np.nan, np.float32),
+        act=np.zeros(4, int),
+        returns=torch.zeros(4, 1),
+        info=Batch(),
     )
-    buffer = VectorReplayBuffer(4, 1)
-    collector = Collector(policy, DummyVectorEnv([Ramp]), buffer, on_step_hook=policy.observe_step)
-    collector.reset()
-    collector.collect(n_step=33)  # the buffer ends with the states 0, 1, 2 of the fourth episode
-    assert buffer.obs.max() < 10
-    np.testing.assert_array_equal(sampler.bounds.low, [0, -10])
-    np.testing.assert_array_equal(sampler.bounds.high, [10, 0])
-    (stats,) = update(policy, buffer, batch_size=4)
-    assert stats.consolidation_loss is not None
-
-
-def test_schedule_follows_the_env_step_and_a_set_value_ends_it():
-    policy = build(
-        MeDQNPolicy,
-        state_sampler=RealStateSampler(),
-        consolidation_coef=LinearSchedule(start=0.01, end=4.0, duration_env_steps=100),
-    )
-    assert policy.consolidation_coef == 0.01
-    policy.set_env_step(50)
-    (stats,) = update(policy, filled(VectorReplayBuffer(90, ENVS)))
-    assert stats.consolidation_coef == pytest.approx(2.005)
-    policy.set_consolidation_coef(1.5)
-    policy.set_env_step(100)
-    assert policy.consolidation_coef == 1.5
-
-
-def test_a_schedule_that_is_never_told_the_time_warns():
-    schedule = LinearSchedule(start=0.01, end=4.0, duration_env_steps=100)
-    policy = build(MeDQNPolicy, state_sampler=RealStateSampler(), consolidation_coef=schedule)
-    with pytest.warns(UserWarning, match="set_env_step"):
-        update(policy, filled(VectorReplayBuffer(90, ENVS)))
-    policy = build(MeDQNPolicy, state_sampler=RealStateSampler(), consolidation_coef=2.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        update(policy, filled(VectorReplayBuffer(90, ENVS)))
-
-
-def test_a_copy_of_the_policy_does_not_copy_the_buffer():
-    policy = build(MeDQNPolicy, state_sampler=RealStateSampler())
-    update(policy, filled(VectorReplayBuffer(90, ENVS)))
-    assert not any(isinstance(value, VectorReplayBuffer) for value in vars(policy).values())
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("target_update_freq", 0),
-        ("consolidation_epochs", 0),
-        ("consolidation_batch_size", 0),
-        ("consolidation_coef", -1.0),
-        ("consolidation_coef", float("nan")),
-        ("consolidation_loss", "l1"),
-        ("consolidation_reduction", "max"),
-        ("max_grad_norm", 0.0),
-    ],
-)
-def test_bad_options_are_named(option, value):
-    name = option.removeprefix("consolidation_")
-    with pytest.raises(ValueError, match=f"({option}|kind|{name})='?{value}"):
-        build(MeDQNPolicy, **{option: value})
-
-
-@pytest.mark.parametrize("max_norm", [0.5, 100.0])
-def test_clipping_is_torchs(max_norm):
-    torch.manual_seed(1)
-    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 4), (5,), (1,))]
-    for parameter in ours[:2]:  # the last took no part in the loss
-        parameter.grad = torch.randn_like(parameter)
-    theirs = copy.deepcopy(ours)
-    for one, other in zip(ours[:2], theirs[:2], strict=True):
-        other.grad = one.grad.clone()
-    clip_gradient(ours, max_norm)
-    torch.nn.utils.clip_grad_norm_(theirs, max_norm)
-    for one, other in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=0)
-    assert ours[2].grad is None
+    with pytest.raises(NonFiniteLossError, match="loss is nan at gradient step 1"):
+        policy.learn(batch)

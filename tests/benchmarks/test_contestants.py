@@ -64,7 +64,13 @@ def our_policy(setup, states):
     return policy
 
 
-@pytest.mark.parametrize("make_policy", [our_policy, stock.make_stock_policy])
+def stock_policy(setup, states):
+    policy = stock.make_stock_policy(setup)
+    policy.state_sampler = states
+    return policy
+
+
+@pytest.mark.parametrize("make_policy", [our_policy, stock_policy])
 @pytest.mark.parametrize("task", UPDATES)
 def test_an_update_of_the_bare_loop_is_that_of_the_policies(task, make_policy):
     torch.manual_seed(0)
@@ -94,7 +100,6 @@ def test_an_update_of_the_bare_loop_is_that_of_the_policies(task, make_policy):
         value = policy.model_old(obs_next)[0].max(dim=1).values
     returns = torch.from_numpy(rew) + torch.from_numpy(factor) * value
     policy._iter = 1  # no copy to the target network now
-    policy._replay = None
     policy.learn(Batch(obs=obs, act=act, returns=returns[:, None], info=[]))
 
     to_floats = bare_loop.to_floats if task == "atari" else lambda x: torch.from_numpy(x).float()

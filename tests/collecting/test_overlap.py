@@ -9,9 +9,16 @@ import torch
 from test_collector import Walk
 from tianshou.data import VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
+from tianshou.policy import DQNPolicy
 from tianshou.utils.torch_utils import policy_within_training_step
 
-from medqn_tianshou import LeanCollector, MeDQNPolicy, MLPQNetwork, RealStateSampler
+from medqn_tianshou import (
+    FastMeDQNPolicy,
+    LeanCollector,
+    MeDQNPolicy,
+    MLPQNetwork,
+    RealStateSampler,
+)
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
 
 FIELDS = ("obs", "act", "rew", "terminated", "truncated", "obs_next")
@@ -23,7 +30,7 @@ def make(collector_class, env=Walk, **options):
     envs = DummyVectorEnv([env, env])
     envs.seed(5)
     model = MLPQNetwork(observation_shape=(3,), action_count=4)
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=model,
         optim=torch.optim.SGD(model.parameters(), lr=0.1),
         action_space=Walk.action_space,
@@ -138,7 +145,7 @@ def test_another_number_of_steps_and_an_evaluation_in_between_are_refused():
 
 
 def test_a_policy_that_chooses_in_its_own_way_is_refused():
-    class Contrary(MeDQNPolicy):
+    class Contrary(FastMeDQNPolicy):
         def exploration_noise(self, act, batch):
             return act
 
@@ -151,3 +158,16 @@ def test_a_policy_that_chooses_in_its_own_way_is_refused():
     )
     with pytest.raises(ValueError, match="do not overlap"):
         OverlappingCollector(contrary, DummyVectorEnv([Walk]), VectorReplayBuffer(10, 1))
+
+
+@pytest.mark.parametrize("policy_class", [MeDQNPolicy, DQNPolicy])
+def test_a_policy_without_choose_actions_is_refused(policy_class):
+    model = MLPQNetwork(observation_shape=(3,), action_count=4)
+    policy = policy_class(
+        model=model,
+        optim=torch.optim.SGD(model.parameters(), lr=0.1),
+        action_space=Walk.action_space,
+        target_update_freq=5,
+    )
+    with pytest.raises(ValueError, match=f"policy={policy_class.__name__} has no choose_actions"):
+        OverlappingCollector(policy, DummyVectorEnv([Walk]), VectorReplayBuffer(10, 1))

@@ -1,4 +1,4 @@
-"""Compiled code gives torch's numbers: values, gradients, updates, RMSprop and clipping."""
+"""Compiled code gives torch's numbers: values, gradients and updates."""
 
 import copy
 
@@ -11,7 +11,7 @@ from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
 from medqn_tianshou import (
-    MeDQNPolicy,
+    FastMeDQNPolicy,
     MinAtarQNetwork,
     MLPQNetwork,
     NatureQNetwork,
@@ -20,7 +20,8 @@ from medqn_tianshou import (
 from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.algorithm.policy import NonFiniteLossError
 from medqn_tianshou.fast.compiled import CompiledLoss
-from medqn_tianshou.fast.optimizers import FusedRMSprop, clip_gradient
+from medqn_tianshou.fast.known import KnownNetwork
+from medqn_tianshou.fast.passes import scaled_images
 from medqn_tianshou.fast.targets import join
 
 GRID = (4, 10, 10)
@@ -47,7 +48,8 @@ NETWORKS = {name: (network, obs) for name, network, obs in make_networks()}
 @pytest.mark.parametrize("name", NETWORKS)
 def test_values_are_torchs_before_and_after_a_step(name):
     network, obs = copy.deepcopy(NETWORKS[name])
-    compiled = network.compiled
+    known = KnownNetwork.of(network)
+    compiled = known.compiled
     optim = torch.optim.SGD(network.parameters(), lr=0.1)
     for _ in range(3):
         q_BA = network(obs)[0]
@@ -57,7 +59,7 @@ def test_values_are_torchs_before_and_after_a_step(name):
         optim.zero_grad()
         q_BA.pow(2).sum().backward()
         optim.step()  # in place: the compiled pass sees it
-        assert network.compiled is compiled
+        assert known.is_current
 
 
 def test_what_is_not_a_number_stays_so():
@@ -66,7 +68,7 @@ def test_what_is_not_a_number_stays_so():
     obs[0, 0] = np.nan
     expected = network(obs)[0].detach().numpy()
     assert np.isnan(expected[0]).all()
-    compiled = network.compiled
+    compiled = KnownNetwork.of(network).compiled
     for values in (compiled.act_values(obs), compiled.forward(obs)[0]):
         np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
 
@@ -84,17 +86,17 @@ def test_what_is_not_a_number_stays_so():
 )
 def test_it_knows_when_the_network_is_no_longer_its_own(change):
     network, obs = copy.deepcopy(NETWORKS["vector"])
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=network,
         optim=torch.optim.SGD(network.parameters(), lr=0.1),
         action_space=spaces.Discrete(2),
         target_update_freq=1,
     )
     policy.choose_actions(obs, explore=False)
-    compiled = network.compiled
-    assert compiled.is_current
+    known = KnownNetwork.of(network)
+    assert known.is_current
     change(network)
-    assert not compiled.is_current
+    assert not known.is_current
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(-1)
@@ -104,7 +106,7 @@ def test_it_knows_when_the_network_is_no_longer_its_own(change):
 
 def test_a_copy_acts_by_its_own_parameters():
     network, obs = copy.deepcopy(NETWORKS["vector"])
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=network,
         optim=torch.optim.SGD(network.parameters(), lr=0.1),
         action_space=spaces.Discrete(2),
@@ -136,13 +138,15 @@ def test_a_copy_acts_by_its_own_parameters():
     ids=["large", "dueling", "double", "strided", "other layers", "other class"],
 )
 def test_what_it_cannot_do_is_left_to_torch(network):
-    assert getattr(network, "compiled", None) is None
+    known = KnownNetwork.of(network)
+    assert known is None or known.compiled is None
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_torchs(name):
     network, obs = copy.deepcopy(NETWORKS[name])
-    compiled = network.compiled
+    known = KnownNetwork.of(network)
+    compiled = known.compiled
     q_BA = network(obs)[0]
     grad_BA = torch.randn_like(q_BA)
     q_BA.backward(grad_BA)
@@ -190,7 +194,7 @@ def test_compiled_updates_give_the_parameters_and_losses_of_torchs(name, options
                 info=Batch(),
             )
             buffer.add(batch)
-        policy = MeDQNPolicy(
+        policy = FastMeDQNPolicy(
             model=network,
             # Not one that divides by the gradient's size: that would blow up rounding.
             optim=torch.optim.SGD(network.parameters(), lr=0.01),
@@ -235,7 +239,7 @@ def test_compiled_updates_are_taken_where_they_apply(monkeypatch):
 
 def test_a_loss_that_is_not_a_number_stops_compiled_updates():
     network = MLPQNetwork(observation_shape=(3,), action_count=2)
-    policy = MeDQNPolicy(
+    policy = FastMeDQNPolicy(
         model=network,
         optim=torch.optim.SGD(network.parameters(), lr=0.1),
         action_space=spaces.Discrete(2),
@@ -248,67 +252,6 @@ def test_a_loss_that_is_not_a_number_stops_compiled_updates():
     )
     with pytest.raises(NonFiniteLossError, match="loss is nan"):
         policy.learn(batch)
-
-
-@pytest.mark.parametrize("given", [2, 3], ids=["one without gradient", "all"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"lr": 1e-3, "alpha": 0.95, "eps": 0.01, "centered": True},
-        {"lr": 1e-2},
-        {"lr": 1e-3, "momentum": 0.5},  # not in the kernel
-    ],
-    ids=["centered", "plain", "momentum"],
-)
-def test_fused_rmsprop_takes_torchs_steps_and_keeps_its_state(options, given):
-    torch.manual_seed(2)
-    ours = [nn.Parameter(torch.randn(shape)) for shape in ((7, 5), (5,), (3,))]
-    theirs = copy.deepcopy(ours)
-    fused, stock = FusedRMSprop(ours, **options), torch.optim.RMSprop(theirs, **options)
-    for step in range(30):
-        for one, other in zip(ours[:given], theirs[:given], strict=True):
-            one.grad = torch.randn_like(one)
-            other.grad = one.grad.clone()
-        fused.step()
-        stock.step()
-        if step == 15:  # the state is torch's own, and can be taken over
-            state = copy.deepcopy(stock.state_dict())
-            assert state["state"].keys() == fused.state_dict()["state"].keys()
-            assert state["state"][0].keys() == fused.state_dict()["state"][0].keys()
-            fused.load_state_dict(state)
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-    for one, other in zip(fused.state.values(), stock.state.values(), strict=True):
-        for name, value in other.items():
-            torch.testing.assert_close(one[name], value, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("norm", [0.1, 100.0, float("nan")])
-def test_clipping_is_torchs(norm):
-    ours = [nn.Parameter(torch.zeros(shape)) for shape in ((3, 4), (5,))]
-    theirs = copy.deepcopy(ours)
-    for one, other in zip(ours, theirs, strict=True):
-        one.grad = torch.randn_like(one)
-        if norm != norm:
-            one.grad.view(-1)[0] = torch.nan
-        other.grad = one.grad.clone()
-    most = 1.0 if norm != norm else norm
-    clip_gradient(ours, most)
-    nn.utils.clip_grad_norm_(theirs, most)
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
-
-
-def test_fused_rmsprop_takes_the_rate_that_a_schedule_sets():
-    parameter = nn.Parameter(torch.ones(3))
-    optim = FusedRMSprop([parameter], lr=1.0)
-    schedule = torch.optim.lr_scheduler.StepLR(optim, step_size=1, gamma=0.0)
-    for expected_to_move in (True, False):
-        before = parameter.detach().clone()
-        parameter.grad = torch.ones(3)
-        optim.step()
-        schedule.step()
-        assert bool((parameter != before).any()) == expected_to_move
 
 
 def test_joining_copies_only_what_is_apart():
@@ -337,6 +280,14 @@ def test_bytes_become_the_floats_that_torch_makes_of_them(scale, frames):
     )
     images = torch.randint(0, 256, (5, frames, 84, 84), dtype=torch.uint8)
     expected = images.float() * (1 / 255) if scale else images.float()
-    found = network._scaled(images)
-    assert torch.equal(found, expected)
-    assert found.is_contiguous(memory_format=torch.channels_last)
+    found = scaled_images(network, images.numpy())
+    if frames == 4:
+        assert torch.equal(found, expected)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+    else:
+        assert found.dtype == np.uint8  # left to the network
+    seen = []
+    network.features[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    network(images)
+    assert torch.equal(seen[0], expected)
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)

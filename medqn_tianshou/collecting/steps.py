@@ -1,0 +1,68 @@
+"""One step of a vector environment, as collectors pass it on."""
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from tianshou.data import Batch
+from tianshou.data.collector import CollectActionBatchProtocol
+from tianshou.data.types import RolloutBatchProtocol
+
+
+class Step:
+    """The result of one action in some of the environments."""
+
+    __slots__ = (
+        "act_R", "done_R", "env_ids_R", "info", "obs_RO", "obs_next_RO", "rew_R", "terminated_R",
+        "truncated_R",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        env_ids_R: NDArray[np.int_],
+        obs_RO: NDArray[Any],
+        act_R: NDArray[Any],
+        obs_next_RO: NDArray[Any],
+        rew_R: NDArray[Any],
+        terminated_R: NDArray[Any],
+        truncated_R: NDArray[Any],
+        info: Any,
+    ) -> None:
+        self.env_ids_R = env_ids_R
+        self.obs_RO = obs_RO
+        self.act_R = act_R
+        self.obs_next_RO = obs_next_RO
+        self.rew_R = rew_R
+        self.terminated_R = terminated_R
+        self.truncated_R = truncated_R
+        self.done_R: NDArray[np.bool_] = np.logical_or(terminated_R, truncated_R)
+        self.info = info
+
+    def batch(self) -> RolloutBatchProtocol:
+        """Return the transitions in the form that Tianshou's buffers take, without info."""
+        arrays = {
+            "obs": self.obs_RO,
+            "act": self.act_R,
+            "rew": self.rew_R,
+            "terminated": self.terminated_R,
+            "truncated": self.truncated_R,
+            "done": self.done_R,
+            "obs_next": self.obs_next_RO,
+        }
+        if self.obs_RO.dtype == object:  # nested observations, which Batch converts
+            return cast(RolloutBatchProtocol, Batch(arrays))
+        batch = Batch()
+        batch.__dict__.update(arrays)  # searching for values to convert takes longer than a step
+        return cast(RolloutBatchProtocol, batch)
+
+
+Played = Step | NDArray[Any]
+"""A step, or the first states of episodes after a reset."""
+
+
+def action_batch(act_R: NDArray[Any]) -> CollectActionBatchProtocol:
+    """Return what Tianshou passes to step hooks, for a policy without distribution and state."""
+    batch = Batch(
+        act=act_R, act_normalized=act_R, policy_entry=Batch(), dist=None, hidden_state=None
+    )
+    return cast(CollectActionBatchProtocol, batch)

@@ -1,0 +1,102 @@
+"""Optimizers and clipping through compiled code take torch's steps."""
+
+import copy
+
+import pytest
+import torch
+from learners import ENVS, assert_same_parameters, build, filled, update
+from tianshou.data import VectorReplayBuffer
+from torch import nn
+
+from medqn_tianshou import FastMeDQNPolicy, RealStateSampler
+from medqn_tianshou.fast.optimizers import FusedRMSprop, clip_gradient
+from medqn_tianshou.training.build import make_optimizer
+
+
+@pytest.mark.parametrize("given", [2, 3], ids=["one without gradient", "all"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": 1e-3, "alpha": 0.95, "eps": 0.01, "centered": True},
+        {"lr": 1e-2},
+        {"lr": 1e-3, "momentum": 0.5},  # not in the kernel
+    ],
+    ids=["centered", "plain", "momentum"],
+)
+def test_fused_rmsprop_takes_torchs_steps_and_keeps_its_state(options, given):
+    torch.manual_seed(2)
+    ours = [nn.Parameter(torch.randn(shape)) for shape in ((7, 5), (5,), (3,))]
+    theirs = copy.deepcopy(ours)
+    fused, stock = FusedRMSprop(ours, **options), torch.optim.RMSprop(theirs, **options)
+    for step in range(30):
+        for one, other in zip(ours[:given], theirs[:given], strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        fused.step()
+        stock.step()
+        if step == 15:  # the state is torch's own, and can be taken over
+            state = copy.deepcopy(stock.state_dict())
+            assert state["state"].keys() == fused.state_dict()["state"].keys()
+            assert state["state"][0].keys() == fused.state_dict()["state"][0].keys()
+            fused.load_state_dict(state)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(fused.state.values(), stock.state.values(), strict=True):
+        for name, value in other.items():
+            torch.testing.assert_close(one[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [0.1, 100.0, float("nan")])
+def test_clipping_is_torchs(norm):
+    ours = [nn.Parameter(torch.zeros(shape)) for shape in ((3, 4), (5,))]
+    theirs = copy.deepcopy(ours)
+    for one, other in zip(ours, theirs, strict=True):
+        one.grad = torch.randn_like(one)
+        if norm != norm:
+            one.grad.view(-1)[0] = torch.nan
+        other.grad = one.grad.clone()
+    most = 1.0 if norm != norm else norm
+    clip_gradient(ours, most)
+    nn.utils.clip_grad_norm_(theirs, most)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
+
+
+def test_fused_rmsprop_takes_the_rate_that_a_schedule_sets():
+    parameter = nn.Parameter(torch.ones(3))
+    optim = FusedRMSprop([parameter], lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optim, step_size=1, gamma=0.0)
+    for expected_to_move in (True, False):
+        before = parameter.detach().clone()
+        parameter.grad = torch.ones(3)
+        optim.step()
+        schedule.step()
+        assert bool((parameter != before).any()) == expected_to_move
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 100.0])
+def test_clipping_leaves_parameters_without_gradient_alone(max_norm):
+    torch.manual_seed(1)
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 4), (5,), (1,))]
+    for parameter in ours[:2]:  # the last took no part in the loss
+        parameter.grad = torch.randn_like(parameter)
+    theirs = copy.deepcopy(ours)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        other.grad = one.grad.clone()
+    clip_gradient(ours, max_norm)
+    torch.nn.utils.clip_grad_norm_(theirs, max_norm)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=0)
+    assert ours[2].grad is None
+
+
+def test_the_fused_optimizer_takes_the_same_steps():
+    def trained(optimizer):
+        policy = build(FastMeDQNPolicy, state_sampler=RealStateSampler(seed=0))
+        policy.optim = optimizer(policy.model)
+        update(policy, filled(VectorReplayBuffer(90, ENVS)), count=100)
+        return policy
+
+    fused = trained(lambda model: make_optimizer(model, "adam", 1e-3))
+    plain = trained(lambda model: torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False))
+    assert_same_parameters(fused, plain, tolerance=1e-5)
