@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from medqn_tianshou.commands.curves import final_returns, mean_and_error, read_curve
+from medqn_tianshou.commands.report.curves import final_returns, mean_and_error, read_curve
 from medqn_tianshou.training.memory import MB
 
 mpl.use("Agg")

@@ -26,10 +26,7 @@ from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun, find_runs,
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed.
-    """
+    """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUNS", help="run folders, or folders that hold some"
@@ -69,17 +66,13 @@ def make_parser(prog: str | None = None) -> Parser:
     )
     parser.add_argument("--title", default="Report", help="heading of the page (default: Report)")
     parser.add_argument(
-        "--unfinished", action="store_true", help="take unfinished runs in, as far as they got"
+        "--unfinished", action="store_true", help="include unfinished runs, up to where they got"
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     given = sys.argv[1:] if arguments is None else arguments
@@ -94,8 +87,6 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
     """Read the runs, compute, and write everything.
 
-    :param parser: reports errors.
-    :param args: the parsed command line.
     :param command: the command line, for the page.
     """
     runs, left_out = _read(parser, args)
@@ -155,7 +146,7 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
 
 
 def _how_far(run: RecordedRun) -> str:
-    return f"{run.status} after {run.env_steps:,} env steps; --unfinished takes it in"
+    return f"{run.status} after {run.env_steps:,} env steps; --unfinished includes it"
 
 
 def _bounds(text: str) -> tuple[str, tuple[float, float]]:

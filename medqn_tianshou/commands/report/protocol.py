@@ -51,10 +51,8 @@ def describe_task(
 ) -> Protocol:
     """Describe how the returns of a task were measured.
 
-    :param task: the task.
     :param groups: its runs by label.
-    :param metric: training or evaluation returns.
-    :param window: the window asked for, if any.
+    :param window: the window that the user asked for, if any.
     """
     runs = [run for group in groups.values() for run in group]
     atari = runs[0].family == "atari"
