@@ -39,7 +39,7 @@ class FramePainter:
         frame = Image.new(
             "RGB", (picture.width + PANEL_WIDTH + 3 * MARGIN, HEIGHT + 2 * MARGIN), BACKGROUND
         )
-        frame.paste(picture, (MARGIN, MARGIN))
+        frame.paste(picture, (MARGIN, MARGIN + (HEIGHT - picture.height) // 2))
         self._draw_panel(ImageDraw.Draw(frame), picture.width + 2 * MARGIN, moment)
         return frame
 
@@ -49,7 +49,8 @@ class FramePainter:
             return picture.resize((HEIGHT * 4 // 5, HEIGHT), Image.Resampling.LANCZOS)
         scale = min(HEIGHT / picture.height, MAX_PICTURE_WIDTH / picture.width)
         size = (round(picture.width * scale), round(picture.height * scale))
-        return picture.resize(size, Image.Resampling.NEAREST)
+        keep_pixels = Image.Resampling.NEAREST
+        return picture.resize(size, keep_pixels if scale > 1 else Image.Resampling.LANCZOS)
 
     def _draw_panel(self, draw: ImageDraw.ImageDraw, left: int, moment: Moment) -> None:
         right, bottom = left + PANEL_WIDTH, MARGIN + HEIGHT

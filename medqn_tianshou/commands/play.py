@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -70,17 +71,18 @@ def write_gif(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
 
 def write_mp4(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
     """Write an MP4 that browsers play (H.264); return the number of frames."""
-    import imageio.v2 as imageio
+    from imageio import v2
 
     count = 0
-    with imageio.get_writer(
+    writer: Any = v2.get_writer(
         path,
-        format="FFMPEG",  # type: ignore[arg-type]
+        format="FFMPEG",
         fps=fps,
         codec="libx264",
         macro_block_size=2,  # H.264 needs even sizes
         output_params=["-movflags", "+faststart"],  # plays before it is loaded
-    ) as writer:
+    )
+    with writer:
         for picture in pictures:
             writer.append_data(np.asarray(picture))
             count += 1
@@ -113,6 +115,8 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     args = parser.parse_args(arguments)
     _check_output(parser, args)
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    if args.video is not None:  # Gymnasium's pictures need no display and no sound
+        os.environ |= {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
     agent = load_agent(parser, args.policy, seed=args.seed, eps=args.eps, renders=True)
     fps = args.fps or FRAMES_PER_SECOND[agent.family]
     scores: list[float] = []

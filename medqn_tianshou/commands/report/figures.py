@@ -10,8 +10,9 @@ from matplotlib.ticker import EngFormatter, MultipleLocator, NullLocator
 from matplotlib.transforms import offset_copy
 
 from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.curves import Array
 from medqn_tianshou.commands.report.runs import RecordedRun
-from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Array, Estimate
+from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
 from medqn_tianshou.commands.report.style import (
     MOST_LINES,
     look_of,
