@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from medqn_tianshou.commands.figures import watched
 from medqn_tianshou.commands.parsing import Parser, number
@@ -32,75 +33,77 @@ from medqn_tianshou.commands.reproduce import (
 from medqn_tianshou.commands.sweep import attempts
 from medqn_tianshou.commands.sweep.file import Sweep, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.runner import LocalExecutor, RunStatus
+from medqn_tianshou.commands.sweep.runner import LocalExecutor
 from medqn_tianshou.experiments.figures import FOLDER, read_figure
 from medqn_tianshou.experiments.forgetting import STATE, Changes, read_changes
 
 FILE = FOLDER / "fig2.toml"
 RETRIES = 2
-Run = tuple[str, int]
-"""Algorithm and seed."""
+AllChanges = dict[str, list[Changes]]
+"""The changes of each seed's run, by algorithm."""
 
 
 class WatchedExecutor(LocalExecutor):
-    """Processes of this machine that log the greedy action.
-
-    :param jobs: how many at a time.
-    :param logs: the folder of the logs.
-    """
-
-    def __init__(self, jobs: int, logs: Path) -> None:
-        super().__init__(jobs)
-        self._logs = logs
+    """Processes of this machine that log the greedy action beside the run folders."""
 
     def start(self, plan: RunPlan, output: Path) -> None:
         """Start an attempt."""
-        arguments = [str(log_of(plan, self._logs)), *plan.arguments]
+        arguments = [str(log_of(plan)), *plan.arguments]
         process = attempts.start(arguments, str(output), plan.cpus, module=watched.__name__)
         self._processes[plan.name] = plan, process
 
 
-def log_of(plan: RunPlan, logs: Path) -> Path:
-    """Return the file with the greedy action's changes in a run."""
-    return logs / f"{plan.name}.csv"
+def log_of(plan: RunPlan) -> Path:
+    """Return the file with the changes of the greedy action in a run."""
+    return plan.logdir / f"{plan.name}.csv"
 
 
-def train(sweep: Sweep, *, jobs: int, out: Path) -> tuple[dict[Run, Changes], Path]:
-    """Train all algorithms and seeds; return the changes, and the folder of one of the runs."""
+def write_figure(sweep: Sweep, out: Path, *, jobs: int, command: str) -> None:
+    """Train all algorithms and seeds, and write the figure and its page.
+
+    :param command: what the page names as the command.
+    """
+    out.mkdir(parents=True, exist_ok=True)
     unfinished = out / "unfinished"
-    logs = unfinished / "changes"
-    plans = {
-        (algo, seed): plan
-        for (seed, algo), plan in zip(
-            [(seed, algo) for seed in sweep.seeds for algo in sweep.algorithms],
-            sweep.plans(unfinished),
-            strict=True,
-        )
-    }
-    folders: list[Path] = []
-
-    def note_folder(status: RunStatus) -> None:
-        folders.extend([status.folder] if status.folder else [])
-
+    plans = sweep.plans(unfinished)  # seed by seed
+    runs = {plan.name: plan for plan in plans}
+    records = []
     run_plans(
-        list(plans.values()),
+        plans,
         folder=unfinished,
         retries=RETRIES,
-        start_executor=lambda _: WatchedExecutor(jobs, logs),
-        on_finished=note_folder,
+        start_executor=lambda _: WatchedExecutor(jobs),
+        on_finished=lambda status: records.append(runs[status.plan.name].finished_folder()),
     )
-    return {run: read_changes(log_of(plan, logs)) for run, plan in plans.items()}, folders[0]
+    changes: AllChanges = {
+        algo: [read_changes(log_of(plan)) for plan in plans[place :: len(sweep.algorithms)]]
+        for place, algo in enumerate(sweep.algorithms)
+    }
+    write_changes(out / "changes.csv", changes)
+    folder = next(folder for folder in records if folder is not None)
+    env_steps = json.loads((folder / "summary.json").read_text())["env_steps"]
+    draw(out / "fig2.png", changes, env_steps)
+    machine = describe_machine(json.loads((folder / "config.json").read_text()))
+    (out / "README.md").write_text(page_text(changes, command, machine))
+    shutil.rmtree(unfinished)
 
 
-def draw(path: Path, changes: Mapping[str, Changes], env_steps: int) -> None:
-    """Draw the greedy action over environment steps, a panel per algorithm.
+def write_changes(path: Path, changes: AllChanges) -> None:
+    """Write every change of every run."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["algo", "seed", "env_step", "action"])
+        for algo, runs in changes.items():
+            for seed, of_run in enumerate(runs):
+                writer.writerows([algo, seed, *change] for change in of_run)
 
-    :param changes: the changes of one run of each algorithm.
-    """
+
+def draw(path: Path, changes: Mapping[str, Sequence[Changes]], env_steps: int) -> None:
+    """Draw the greedy action of each algorithm's first run over environment steps."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 4.2), layout="constrained")
-        axes = figure.subplots(len(changes), 1, sharex=True, squeeze=False)[:, 0]
-        for axis, (algo, points) in zip(axes, changes.items(), strict=True):
+        axes = figure.subplots(len(changes), 1, sharex=True)
+        for axis, (algo, (points, *_)) in zip(axes, changes.items(), strict=True):
             steps = [step for step, _ in points] + [env_steps]
             actions = [action for _, action in points] + [points[-1][1]]
             label = PAPER_NAMES[algo]
@@ -108,52 +111,31 @@ def draw(path: Path, changes: Mapping[str, Changes], env_steps: int) -> None:
             axis.set(ylim=(-0.3, 2.3), yticks=[0, 1, 2], ylabel="greedy action")
             axis.set_title(f"{label}: {len(points) - 1:,} changes", loc="left")
         axes[-1].set_xlabel("environment steps")
-        axes[-1].xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
+        axes[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         figure.savefig(path, dpi=120)
 
 
-def write_page(
-    out: Path, changes: Mapping[Run, Changes], config: Path, env_steps: int, command: str
-) -> None:
-    """Write ``changes.csv``, the picture of the first seed, and the page.
-
-    :param config: the ``config.json`` of one of the runs.
-    :param command: what the page names as the command.
-    """
-    with (out / "changes.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["algo", "seed", "env_step", "action"])
-        for (algo, seed), of_run in sorted(changes.items()):
-            writer.writerows([algo, seed, *change] for change in of_run)
-    counts: dict[str, list[float]] = {}
-    for (algo, _), of_run in changes.items():
-        counts.setdefault(algo, []).append(len(of_run) - 1)
-    draw(out / "fig2.png", {algo: changes[algo, 0] for algo in counts}, env_steps)
-    rows = [
-        [PAPER_NAMES[algo], format_mean(np.array(values), 0), str(len(values))]
-        for algo, values in counts.items()
-    ]
+def page_text(changes: AllChanges, command: str, machine: str) -> str:
+    """Write the page."""
+    counts = {algo: np.array([len(run) - 1.0 for run in runs]) for algo, runs in changes.items()}
     header = ["", "changes of the greedy action: mean ± standard error", "runs"]
+    rows = [[PAPER_NAMES[a], format_mean(n, 0), str(len(n))] for a, n in counts.items()]
     listing = "\n".join(table(header, rows))
-    page = f"""# {read_figure(FILE).title}
+    return f"""# {read_figure(FILE).title}
 
 The greedy action at the state {STATE[0].tolist()}, logged after every update. The paper calls
-action 1 optimal there; a method that forgets changes its mind again and again.
+action 1 optimal there; the greedy action of a method that forgets changes again and again.
 
 {listing}
 ![Greedy action over training, seed 0](fig2.png)
 
 Command: `{command}`. Every change of every run is in `changes.csv`.
-{describe_machine(json.loads(config.read_text()))}
+{machine}
 """
-    (out / "README.md").write_text(page)
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed; None is the script's name.
-    """
+    """Build the command line."""
     parser = Parser(prog=prog, description=__doc__)
     add_figure_arguments(parser, seeds="1")
     count = number(int, at_least=1)
@@ -171,12 +153,8 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     sweep = with_length(read_sweep(FILE), args.seeds, args.steps)
     words = ["python", "lowdim/forgetting.py", "--seeds", str(len(sweep.seeds))]
     words += [] if args.steps is None else ["--steps", str(args.steps)]
-
-    def run() -> None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        changes, folder = train(sweep, jobs=args.jobs, out=args.out)
-        env_steps = json.loads((folder / "summary.json").read_text())["env_steps"]
-        write_page(args.out, changes, folder / "config.json", env_steps, shlex.join(words))
-        shutil.rmtree(args.out / "unfinished")
-
-    return run_command(parser, args.out, run)
+    return run_command(
+        parser,
+        args.out,
+        lambda: write_figure(sweep, args.out, jobs=args.jobs, command=shlex.join(words)),
+    )

@@ -9,7 +9,7 @@ import csv
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from math import sqrt
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.commands.parsing import Parser, number
+from medqn_tianshou.commands.report.tables import write_csv
 from medqn_tianshou.experiments.sine import (
     GRID_POINTS,
     METHODS,
@@ -41,19 +42,8 @@ STAGE_LINES = {1: ("#e58a45", 3.2), 2: ("#1f6fb4", 1.7)}
 Runs = Sequence[Sequence[MLPQNetwork]]
 
 
-def write_errors(path: Path, rows: Sequence[ErrorRow]) -> None:
-    """Write the raw errors."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(ErrorRow)])
-        writer.writeheader()
-        writer.writerows(map(asdict, rows))
-
-
 def error_table(path: Path) -> str:
-    """Summarise ``errors.csv`` as a table: mean and standard error over the seeds.
-
-    :param path: the file.
-    """
+    """Summarise ``errors.csv`` as a table: mean and standard error over the seeds."""
     errors: dict[tuple[str, str, str], list[float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -84,7 +74,6 @@ def describe(errors: Sequence[float]) -> str:
 def draw(path: Path, learned: Mapping[str, Runs]) -> None:
     """Draw the figure: a panel per method.
 
-    :param path: the PNG file.
     :param learned: the runs of each method, one per seed.
     """
     with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
@@ -118,11 +107,9 @@ def draw_panel(axis: Axes, runs: Runs) -> None:
 
 
 def readme_text(*, seeds: int, updates: int, out: Path, table: str) -> str:
-    """Write up the results.
+    """Write the page.
 
-    :param seeds: how many seeds ran.
     :param updates: mini-batch updates in each stage.
-    :param out: the folder of the results.
     :param table: the table of errors.
     """
     script = ["python", "lowdim/sine.py"]
@@ -178,7 +165,7 @@ def make_parser(prog: str | None = None) -> Parser:
 
 
 def prepare_folder(parser: Parser, out: Path) -> None:
-    """Make the folder of the results, or report why it cannot hold them."""
+    """Make the folder of the results, or report why it cannot be used."""
     readme = out / "README.md"
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -186,7 +173,7 @@ def prepare_folder(parser: Parser, out: Path) -> None:
             parser.bad("--out", out, "has a README.md of something else; name another folder")
     except OSError as error:
         reason = error.strerror or str(error)
-        parser.bad("--out", out, f"cannot hold the results ({reason}); name another folder")
+        parser.bad("--out", out, f"cannot be written to ({reason}); name another folder")
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -204,7 +191,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
             learned = train(seed=seed, consolidate=consolidate, updates=args.updates)
             rows += measure(seed, method, learned)
             runs[method].append(learned)
-    write_errors(args.out / "errors.csv", rows)
+    write_csv(args.out / "errors.csv", list(map(asdict, rows)))
     draw(args.out / "fig1.png", runs)
     table = error_table(args.out / "errors.csv")
     text = readme_text(seeds=args.seeds, updates=args.updates, out=args.out, table=table)
