@@ -11,7 +11,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -262,18 +262,10 @@ def run_command(parser: Parser, out: Path, run: Callable[[], None]) -> int:
 
 def _check_same_length(parser: Parser, out: Path, steps: int | None) -> None:
     """Refuse to mix runs of different lengths in one folder."""
-    for setting in _recorded_steps(out):
-        if (steps is None) == (setting["source"] == "flag") or steps not in (
-            None,
-            setting["value"],
-        ):
-            parser.bad(
-                "--steps",
-                "the default" if steps is None else steps,
-                f"does not fit the runs of {setting['value']} steps in {out}; name another --out",
-            )
-
-
-def _recorded_steps(out: Path) -> Iterator[dict[str, object]]:
     for path in (out / "raw").glob("*.json"):
-        yield json.loads(path.read_text())["settings"]["steps"]
+        setting = json.loads(path.read_text())["settings"]["steps"]
+        is_default = setting["source"] != "flag"
+        if (steps is None) != is_default or steps not in (None, setting["value"]):
+            given = "the default" if steps is None else steps
+            remedy = f"the runs of {setting['value']} steps in {out}; name another --out"
+            parser.bad("--steps", given, f"does not fit {remedy}")

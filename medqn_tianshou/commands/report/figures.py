@@ -177,10 +177,8 @@ def _draw_aggregates(path: Path, analysis: Analysis) -> None:
                 _draw_interval(axis, place, analysis.aggregates[label][name], analysis, label)
             axis.use_sticky_edges = False  # bars may begin at the edge
             axis.margins(x=0.08)
-            axis.set(title=name, xlabel="score", ylim=(len(analysis.labels) - 0.4, -0.6))
-            axis.grid(visible=False, axis="y")
-            axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(range(len(analysis.labels)), analysis.labels)
+            axis.set(title=name, xlabel="score")
+            _name_rows(axis, analysis.labels)
 
 
 def _draw_improvements(path: Path, analysis: Analysis) -> None:
@@ -194,10 +192,16 @@ def _draw_improvements(path: Path, analysis: Analysis) -> None:
             _draw_interval(axis, place, pair.estimate, analysis, pair.label)
         axis.axvline(0.5, color="#999999", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         names = [f"{pair.label} above {pair.other}" for pair in analysis.improvements]
-        axis.set_yticks(range(count), names)
-        axis.set(xlim=(-0.02, 1.02), ylim=(count - 0.4, -0.6), xlabel="probability of improvement")
-        axis.grid(visible=False, axis="y")
-        axis.tick_params(axis="y", length=0)
+        axis.set(xlim=(-0.02, 1.02), xlabel="probability of improvement")
+        _name_rows(axis, names)
+
+
+def _name_rows(axis: Any, names: Sequence[str]) -> None:
+    """Name the rows of intervals from top to bottom."""
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.grid(visible=False, axis="y")
+    axis.tick_params(axis="y", length=0)
 
 
 def _draw_interval(
