@@ -138,7 +138,7 @@ class WandbMirror:
             act(self._wandb_run)
         except Exception as error:  # W&B raises many kinds, and none is worth a run
             self._wandb_run = None
-            problem = f"Weights & Biases failed ({_reason(error)}); the run goes on without it"
+            problem = f"Weights & Biases failed ({_reason(error)}); the run continues without it"
             print(f"warning: {problem}", file=sys.stderr)
 
 
@@ -175,7 +175,7 @@ def open_wandb(
             run.discard()
             remedy = problem + "run `wandb login`, or take --wandb-mode offline"
             raise ConfigError("wandb", project, remedy) from error
-        remedy = problem + "the run goes on without it"
+        remedy = problem + "the run continues without it"
         print(f"warning: --wandb {project} {remedy}", file=sys.stderr)
         return None
     print(f"Weights & Biases: {mirror.where}", flush=True)

@@ -182,9 +182,9 @@ def test_the_page_has_the_numbers_and_the_protocol_of_each_table_and_figure(repo
     assert f"| MeDQN(U) | {returns.mean():.1f} [" in text
     protocol = (
         "training return, mean of the last 20 training episodes at the end of 100,000 env steps, "
-        "epsilon 0.01, rewards not clipped, episodes cut at 1,000 steps; 10 runs each"
+        "epsilon 0.01, rewards not clipped, episodes truncated at 1,000 steps; 10 runs each"
     )
-    few = "episodes cut at 500 steps; 5 runs each: intervals are rough"
+    few = "episodes truncated at 500 steps; 5 runs each: intervals are rough"
     sections = text.split("\n## ")[1:5]
     assert all(protocol in section and few in section for section in sections)
     for name in FIGURES:

@@ -121,8 +121,9 @@ def readme_text(*, seeds: int, updates: int, out: Path, table: str) -> str:
 ![The sine and what was learned after each stage](fig1.png)
 
 A network learns y = sin(πx) from x in [0, 1] (stage 1), then from x in [1, 2] (stage 2). With
-consolidation, stage 2 also holds it to its target network, a copy from the end of stage 1, on
-inputs drawn uniformly within the bounds of those of stage 1. No sample is stored. Bold: seed 0.
+consolidation, stage 2 also keeps it close to its target network, a copy from the end of stage 1,
+on inputs sampled uniformly within the bounds of those of stage 1. No sample is
+stored. Bold: seed 0.
 
 The error is the mean squared error on {GRID_POINTS:,} evenly spaced inputs of the interval.
 After each stage, the {statistic}:

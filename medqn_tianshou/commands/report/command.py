@@ -1,7 +1,7 @@
 """Tables and figures from runs: learning curves, scores over tasks, return against memory and time.
 
 Intervals are 95% bootstrap intervals over runs; IQM, optimality gap and probability of improvement
-are rliable's. The folder of the report holds README.md, each figure as PNG and SVG, each table as
+are rliable's. The folder of the report has README.md, each figure as PNG and SVG, each table as
 CSV. RUNS are run folders, folders to search for them, and raw/ folders of `medqn reproduce`.
 
 Examples:
@@ -29,7 +29,11 @@ def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUNS", help="run folders, or folders that hold some"
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUNS",
+        help="run folders, or folders to search for them",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("report"), help="folder of the report (default: report)"

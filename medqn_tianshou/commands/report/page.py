@@ -206,7 +206,7 @@ def _write(estimate: Estimate, digits: int) -> str:
 
 
 def _digits(values: np.ndarray[Any, Any]) -> int:
-    """Decimals that tell something of values of this size."""
+    """Return how many decimals values of this size need."""
     return 2 if np.abs(values).max() < 10 else 1 if np.abs(values).max() < 10_000 else 0
 
 

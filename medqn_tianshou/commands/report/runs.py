@@ -95,7 +95,7 @@ class RecordedRun:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Find the file of each run that tells its settings.
+    """Find the file with the settings of each run.
 
     :param folder: a run folder, or one to search.
     """
