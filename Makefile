@@ -29,7 +29,7 @@ install-test:
 
 # Run again only when the dependencies change.
 $(VENV)/train-installed: EXTRAS := atari
-$(VENV)/test-installed: EXTRAS := atari,minatar,report,sweep,wandb,dev
+$(VENV)/test-installed: EXTRAS := atari,minatar,play,report,sweep,wandb,dev
 $(VENV)/%-installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'

@@ -3,7 +3,7 @@
 
 import sys
 
-from medqn_tianshou.experiments.forgetting import main
+from medqn_tianshou.commands.figures.forgetting import main
 
 if __name__ == "__main__":
     sys.exit(main())

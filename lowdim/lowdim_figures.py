@@ -4,7 +4,7 @@
 import sys
 
 from medqn_tianshou.commands.reproduce import main
-from medqn_tianshou.experiments.lowdim_figures import FIGURES
+from medqn_tianshou.experiments.figures import load_figures
 
 if __name__ == "__main__":
-    sys.exit(main(FIGURES))
+    sys.exit(main(load_figures("lowdim")))

@@ -3,7 +3,7 @@
 
 import sys
 
-from medqn_tianshou.experiments.sine import main
+from medqn_tianshou.commands.figures.sine import main
 
 if __name__ == "__main__":
     sys.exit(main())

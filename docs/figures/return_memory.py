@@ -10,7 +10,9 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from medqn_tianshou.commands.curves import final_returns, mean_and_error, read_curve
+from medqn_tianshou.commands.report.curves import final_returns, mean_and_error
+from medqn_tianshou.commands.report.runs import read_run
+from medqn_tianshou.commands.report.style import OWN_COLOURS
 from medqn_tianshou.training.memory import MB
 
 mpl.use("Agg")
@@ -19,7 +21,7 @@ from matplotlib.transforms import offset_copy
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
-COLOURS = {"DQN": "#555555", "DQN(S)": "#D55E00", "MeDQN(U)": "#0072B2"}
+COLOURS = {label: OWN_COLOURS[label] for label in ("DQN", "DQN(S)", "MeDQN(U)")}
 TASKS = {"fig4a": "MountainCar", "fig4b": "Acrobot"}
 BESIDE, DOT = 12, 5  # points: from a mean to its runs, and from dot to dot
 
@@ -27,14 +29,10 @@ BESIDE, DOT = 12, 5  # points: from a mean to its runs, and from dot to dot
 def read_line(figure: str, label: str) -> tuple[float, np.ndarray, int]:
     """Read replay bytes, final returns and buffer size of the runs of a line."""
     slug = label.replace("(", "_").replace(")", "")
-    curves, record = [], {}
-    for path in sorted((RESULTS / figure / "raw").glob(f"{slug}_seed*.json")):
-        record = json.loads(path.read_text())
-        window = record["settings"]["return_window"]["value"]
-        env_steps = record["summary"]["env_steps"]
-        curves.append(read_curve(path.with_suffix(".csv"), window, env_steps))
-    nbytes = record["summary"]["buffer_mb"] * MB  # the same in all runs of a line
-    return nbytes, final_returns(curves), record["settings"]["buffer_size"]["value"]
+    runs = [read_run(path) for path in (RESULTS / figure / "raw").glob(f"{slug}_seed*.json")]
+    nbytes = runs[0].buffer_mb * MB  # the same in all runs of a line
+    returns = final_returns(run.curve("train", None) for run in runs)
+    return nbytes, returns, runs[0].value("buffer_size")
 
 
 def draw_runs(axis: plt.Axes, nbytes: float, returns: np.ndarray, colour: str) -> int:

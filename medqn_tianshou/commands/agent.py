@@ -33,8 +33,7 @@ class Moment:
     score: float
     """The sum of rewards, that of this action included."""
     picture: NDArray[np.uint8] | None
-    """What the environment shows in this state, if it can draw itself."""
-    observation: NDArray[Any]
+    """What the environment shows in this state, if it renders."""
     is_last: bool
 
 
@@ -84,7 +83,6 @@ class Agent:
             action = int(q_A.argmax())
             if self._random.random() < self.epsilon:
                 action = int(self._random.integers(len(q_A)))
-            state = observation
             observation, reward, terminated, truncated, _ = self.env.step(action)
             score += float(reward)
             over = terminated or truncated
@@ -94,7 +92,6 @@ class Agent:
                 action=action,
                 score=score,
                 picture=picture,
-                observation=np.asarray(state),
                 is_last=over,
             )
             step += 1
@@ -115,8 +112,7 @@ class Agent:
                 return atari.make_env(self.task, settings, seed=seed, render_mode=mode)
             if self.family == "minatar":
                 return minatar.make_env(self.task, settings, render_mode=mode)
-            drawn = self.task in lowdim.ENV_IDS  # Gymnasium's own would need pygame to draw
-            return lowdim.make_env(self.task, settings, render_mode=mode if drawn else None)
+            return lowdim.make_env(self.task, settings, render_mode=mode)
         except (ImportError, ValueError) as error:
             extra = f"; pip install 'medqn-tianshou[{self.family}]'"
             raise AgentError(

@@ -5,21 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from medqn_tianshou.commands import completion, doctor, evaluate, play, reproduce
+from medqn_tianshou.commands.figures import forgetting, sine
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.commands.report import command as report
 from medqn_tianshou.commands.sweep import command as sweep
-from medqn_tianshou.experiments import (
-    atari,
-    forgetting,
-    lowdim,
-    lowdim_figures,
-    minatar,
-    minatar_figures,
-    sine,
-)
+from medqn_tianshou.experiments import atari, lowdim, minatar
+from medqn_tianshou.experiments.figures import load_figures
 from medqn_tianshou.version import __version__
 
-FIGURES = {**lowdim_figures.FIGURES, **minatar_figures.FIGURES}
+FIGURES = load_figures()
 
 OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
 
@@ -130,7 +124,7 @@ ROOT = Command(
 )
 ROOT.commands["completion"] = Command(
     summary="print the completion script of a shell",
-    run=lambda arguments, prog: completion.main(arguments, prog, words_of(ROOT)),
+    run=lambda arguments, prog: completion.main(arguments, prog, ROOT),
     make_parser=completion.make_parser,
 )
 

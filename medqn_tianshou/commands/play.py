@@ -12,11 +12,13 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
 from medqn_tianshou.commands.agent import Agent
@@ -24,15 +26,13 @@ from medqn_tianshou.commands.drawing import FramePainter
 from medqn_tianshou.commands.evaluate import add_agent_arguments, load_agent
 from medqn_tianshou.commands.parsing import Parser, number
 
+EXTRA = "pip install 'medqn-tianshou[play]'"
 FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30}
 """Real time: Atari steps are 4 of 60 frames per second."""
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed.
-    """
+    """Build the command line."""
     parser = Parser(prog=prog, description=__doc__)
     add_agent_arguments(parser)
     count = number(int, at_least=1)
@@ -48,9 +48,7 @@ def make_parser(prog: str | None = None) -> Parser:
 def frames(agent: Agent, episodes: int, scores: list[float]) -> Iterator[Image.Image]:
     """Play and draw, a frame per step.
 
-    :param agent: who plays.
-    :param episodes: how many to play.
-    :param scores: the score of each episode so far; kept up to date.
+    :param scores: is updated with the score of each episode so far.
     """
     painter = FramePainter(agent)
     for _ in range(episodes):
@@ -63,9 +61,8 @@ def frames(agent: Agent, episodes: int, scores: list[float]) -> Iterator[Image.I
 def write_gif(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
     """Write a GIF that repeats; return the number of frames.
 
-    :param path: the file.
     :param pictures: the frames, at least one.
-    :param fps: frames per second; a GIF knows hundredths of a second.
+    :param fps: frames per second; a GIF stores hundredths of a second.
     """
     first, *others = (picture.quantize(method=Image.Quantize.FASTOCTREE) for picture in pictures)
     first.save(path, save_all=True, append_images=others, duration=1000 // fps, loop=0)
@@ -73,56 +70,53 @@ def write_gif(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
 
 
 def write_mp4(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
-    """Write an MP4; return the number of frames.
+    """Write an MP4 that browsers play (H.264); return the number of frames."""
+    from imageio import v2
 
-    :param path: the file.
-    :param pictures: the frames, at least one.
-    :param fps: frames per second.
-    """
-    import cv2
-
-    writer: Any = None
     count = 0
-    for picture in pictures:
-        if writer is None:
-            codec = cv2.VideoWriter.fourcc(*"mp4v")
-            writer = cv2.VideoWriter(str(path), codec, fps, picture.size)
-            if not writer.isOpened():
-                raise OSError("OpenCV has no MPEG-4 encoder here; record a .gif")
-        writer.write(np.asarray(picture)[:, :, ::-1])
-        count += 1
-    writer.release()
+    writer: Any = v2.get_writer(
+        path,
+        format="FFMPEG",
+        fps=fps,
+        codec="libx264",
+        macro_block_size=2,  # H.264 needs even sizes
+        output_params=["-movflags", "+faststart"],  # plays before it is loaded
+    )
+    with writer:
+        for picture in pictures:
+            writer.append_data(np.asarray(picture))
+            count += 1
     return count
 
 
 def show(title: str, pictures: Iterator[Image.Image], fps: int) -> int:
-    """Show the frames in a window until they end or a key is pressed; return their number.
+    """Show the frames in a window until they end or a key is pressed; return their number."""
+    import pygame
 
-    :param title: of the window.
-    :param pictures: the frames.
-    :param fps: frames per second.
-    """
-    import cv2
-
+    clock = pygame.time.Clock()
     count = 0
+    pygame.display.init()
+    pygame.display.set_caption(title)
     for picture in pictures:
-        cv2.imshow(title, np.asarray(picture)[:, :, ::-1])
+        window = pygame.display.get_surface() or pygame.display.set_mode(picture.size)
+        window.blit(pygame.image.frombytes(picture.tobytes(), picture.size, "RGB"), (0, 0))
+        pygame.display.flip()
         count += 1
-        if cv2.waitKey(1000 // fps) != -1:
+        if any(event.type in (pygame.QUIT, pygame.KEYDOWN) for event in pygame.event.get()):
             break
-    cv2.destroyAllWindows()
+        clock.tick(fps)
+    pygame.display.quit()
     return count
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     _check_output(parser, args)
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    if args.video is not None:  # Gymnasium's pictures need no display and no sound
+        os.environ |= {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
     agent = load_agent(parser, args.policy, seed=args.seed, eps=args.eps, renders=True)
     fps = args.fps or FRAMES_PER_SECOND[agent.family]
     scores: list[float] = []
@@ -133,6 +127,10 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
         else:
             write = write_gif if args.video.suffix == ".gif" else write_mp4
             count = write(args.video, pictures, fps)
+    except DependencyNotInstalled as error:
+        parser.error(
+            f"argument RUN_OR_POLICY: {agent.task} is drawn by Gymnasium ({error}); {EXTRA}"
+        )
     except OSError as error:
         parser.bad("--video", args.video, f"cannot be written ({error.strerror or error})")
     except KeyboardInterrupt:
@@ -153,14 +151,11 @@ def _check_output(parser: Parser, args: argparse.Namespace) -> None:
         parser.bad("--video", args.video, "is in a folder that does not exist; make it first")
     if args.video is None and not _has_display():
         parser.error("argument --video: there is no display here; record with --video out.gif")
-    if args.video is None or args.video.suffix == ".mp4":
-        try:
-            import cv2  # noqa: F401
-        except ImportError:
-            parser.error(
-                "argument --video: windows and .mp4 need OpenCV; pip install "
-                "'medqn-tianshou[atari]', or record with --video out.gif"
-            )
+    needs = ["pygame"] if args.video is None else []
+    needs += ["imageio", "imageio_ffmpeg"] if args.video and args.video.suffix == ".mp4" else []
+    if missing := [name for name in needs if find_spec(name) is None]:
+        remedy = f"{EXTRA}, or record with --video out.gif"
+        parser.error(f"argument --video: windows and .mp4 need {' and '.join(missing)}; {remedy}")
 
 
 def _has_display() -> bool:

@@ -1,10 +1,9 @@
-"""The paper's figures and tables, each one command: run what is missing, then draw and tabulate.
+"""The paper's figures and tables, each by one command: run what is missing, draw and tabulate.
 
-Every run is a call of ``medqn train lowdim`` or ``medqn train minatar`` as a process of its own, by
-the runner of ``medqn sweep``. A finished run leaves two files in ``raw/``: its episodes (CSV), and
-its settings with its summary (JSON). They are moved there whole, so what is there is finished and
-is not run again. Run folders are in ``unfinished/`` until then, so that a stopped run goes on from
-its checkpoint.
+A figure is a sweep file, and its runs are run by the runner of ``medqn sweep``. A finished run
+leaves two files in ``raw/``: its episodes (CSV), and its settings with its summary (JSON). Both are
+complete when they appear, so a run with these files is not run again. Run folders are in
+``unfinished/`` until then, so that a stopped run resumes from its checkpoint.
 """
 
 import json
@@ -12,38 +11,31 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from medqn_tianshou.commands.curves import (
-    Curve,
-    draw_curves,
-    final_returns,
-    read_curve,
-    write_table,
-)
 from medqn_tianshou.commands.parsing import Parser, number
+from medqn_tianshou.commands.report.figure_page import write_figure_page
+from medqn_tianshou.commands.report.runs import PAPER_NAMES
 from medqn_tianshou.commands.sweep.executors import add_runner_arguments, make_executor
-from medqn_tianshou.commands.sweep.plans import PlanError, RunPlan, plan_run
+from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, read_sweep
+from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.commands.sweep.runner import Executor, Runner, RunStatus
+from medqn_tianshou.experiments.figures import Figure
 from medqn_tianshou.files.atomic import write_json_atomically, write_text_atomically
+
+StartExecutor = Callable[[Sequence[RunPlan]], Executor]
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One line of a figure.
-
-    :param label: its name in the legend and the table.
-    :param algo: the script's ``--algo``.
-    :param flags: what differs from the defaults.
-    """
+class Line:
+    """A line of a figure: one algorithm with one set of settings."""
 
     label: str
-    algo: str
-    flags: str = ""
+    sweep: Sweep
 
     @property
     def slug(self) -> str:
@@ -51,177 +43,139 @@ class Variant:
         return "".join(c if c.isalnum() or c in ".-" else "_" for c in self.label).strip("_")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure or a table of the paper.
+def lines_of(sweep: Sweep) -> list[Line]:
+    """Split a sweep into the lines of a figure."""
+    lines = []
+    for algo in sweep.algorithms:
+        for variant in sweep.variants:
+            if algo in variant.algorithms:
+                name = PAPER_NAMES[algo]
+                if variant.name:
+                    is_own = len(variant.algorithms) == 1
+                    name = variant.name if is_own else f"{name}, {variant.name}"
+                alone = replace(variant, algorithms=(algo,))
+                lines.append(Line(name, replace(sweep, algorithms=(algo,), variants=(alone,))))
+    return lines
 
-    :param title: what it shows.
-    :param family: whose experiment runs it: ``medqn train FAMILY``.
-    :param task: the flags that name the task.
-    :param variants: its lines.
-    :param seeds: how many runs the paper averages over.
-    :param note: where ours differs from the paper's.
-    """
 
-    title: str
-    family: str
-    task: str
-    variants: tuple[Variant, ...]
-    seeds: int
-    note: str = ""
+def with_length(sweep: Sweep, seeds: int | None, steps: int | None) -> Sweep:
+    """Change how many seeds a sweep has, and how many steps its runs; None keeps the file's."""
+    settings = sweep.settings if steps is None else {**sweep.settings, "steps": steps}
+    kept = sweep.seeds if seeds is None else tuple(range(seeds))
+    return replace(sweep, seeds=kept, settings=settings)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a variant, and where its results go."""
+    """A run of a line, and where its results go."""
 
-    figure: Figure
-    variant: Variant
-    seed: int
-    steps: int | None
-    raw: Path
+    plan: RunPlan
+    line: Line
+    json: Path
 
     @property
     def csv(self) -> Path:
         """The episodes of the finished run."""
-        return self.raw / f"{self.variant.slug}_seed{self.seed}.csv"
-
-    @property
-    def json(self) -> Path:
-        """Settings and summary of the finished run."""
-        return self.csv.with_suffix(".json")
-
-    @property
-    def flags(self) -> list[str]:
-        """The command line of the experiment."""
-        steps = [] if self.steps is None else ["--steps", str(self.steps)]
-        flags = [*shlex.split(self.figure.task), *shlex.split(self.variant.flags), *steps]
-        return [
-            "--algo", self.variant.algo, *flags, "--seed", str(self.seed), "--device", "cpu",
-        ]  # fmt: skip
-
-    @property
-    def command(self) -> str:
-        """The call of the experiment, as a user would type it."""
-        words = ["medqn", "train", self.figure.family, *self.flags, "--logdir", "log"]
-        return shlex.join([*words, "--no-progress"])
-
-    def plan(self, folder: Path) -> RunPlan:
-        """Plan the run.
-
-        :param folder: for run folders.
-        """
-        name = self.csv.stem
-        try:
-            return plan_run(self.figure.family, self.flags, name=name, logdir=folder / name)
-        except PlanError as error:
-            raise RuntimeError(f"{name} failed: {self.command}\n{error}") from None
+        return self.json.with_suffix(".csv")
 
     def keep(self, folder: Path) -> None:
-        """Keep the results of the finished run, and delete the rest.
-
-        :param folder: its folder.
-        """
+        """Keep the results of the finished run, and delete its folder."""
         record = json.loads((folder / "config.json").read_text())
-        record["command"] = self.command
+        record["command"] = self.plan.typed
         record["summary"] = json.loads((folder / "summary.json").read_text())
-        self.raw.mkdir(parents=True, exist_ok=True)
+        self.json.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomically(self.json, record, indent=1)
         # Last: a run with this file has finished.
         write_text_atomically(self.csv, (folder / "episodes.csv").read_text())
         shutil.rmtree(folder)
 
 
-def reproduce(
-    name: str,
-    figure: Figure,
+def plan_runs(lines: Sequence[Line], out: Path) -> list[Run]:
+    """Plan all runs, seed by seed, so that a stopped figure is complete for its first seeds."""
+    runs = []
+    for line in lines:
+        plans = line.sweep.plans(out / "unfinished")
+        files = [out / f"raw/{line.slug}_seed{seed}.json" for seed in line.sweep.seeds]
+        of_line = zip(line.sweep.seeds, plans, files, strict=True)
+        runs += [(seed, Run(plan, line, file)) for seed, plan, file in of_line]
+    return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
+
+
+def run_plans(
+    plans: Sequence[RunPlan],
     *,
-    seeds: int,
-    steps: int | None,
+    folder: Path,
     retries: int,
-    out: Path,
-    start_executor: Callable[[Sequence[RunPlan]], Executor],
-    only: Sequence[str] = (),
+    start_executor: StartExecutor,
+    on_finished: Callable[[RunStatus], None] = lambda _: None,
 ) -> None:
-    """Run what is missing of a figure, then write its table and picture.
+    """Run what has not finished.
 
-    :param name: the figure's name.
-    :param figure: the figure.
-    :param seeds: how many seeds, from 0 on.
-    :param steps: environment steps per run; None is the paper's.
-    :param retries: how often to try a failed run again.
-    :param out: the folder of the results.
-    :param start_executor: starts what runs the missing runs.
-    :param only: the file names of the lines to run; none is all.
+    :param on_finished: called with each run that has finished, also with those of earlier commands.
+    :raises RuntimeError: with the reasons, if runs failed.
     """
-    runs = [
-        Run(figure, variant, seed, steps, out / "raw")
-        # Seed by seed, so that an interrupted figure is complete for its first seeds.
-        for seed in range(seeds)
-        for variant in figure.variants
-        if not only or variant.slug in only
-    ]
-    missing = {run.csv.stem: run for run in runs if not run.csv.exists()}
-    unfinished = out / "unfinished"
-    plans = [run.plan(unfinished) for run in missing.values()]
-    bar = tqdm(total=len(runs), initial=len(runs) - len(missing), desc=name, unit=" runs")
-
-    def keep(run: RunStatus) -> None:
-        if run.folder is not None:
-            missing[run.plan.name].keep(run.folder)
-            bar.update()
-
-    with bar:
-        runner = Runner(plans, folder=unfinished, retries=retries)
-        for status in runner.runs.values():
-            if status.state == "finished":  # the command was killed before it could keep it
-                keep(status)
-        if not runner.is_finished:
-            runner.run(start_executor(plans), keep)
+    runner = Runner(plans, folder=folder, retries=retries)
+    for status in runner.runs.values():
+        if status.state == "finished":  # an earlier command was killed before it could keep it
+            on_finished(status)
+    if not runner.is_finished:
+        runner.run(start_executor(plans), on_finished)
     failed = [status for status in runner.runs.values() if status.state == "failed"]
     if failed:
         raise RuntimeError(
-            "\n".join(
-                f"{status.plan.name} failed: {missing[status.plan.name].command}\n{status.reason}"
-                for status in failed
-            )
+            "\n".join(f"{s.plan.name} failed: {s.plan.typed}\n{s.reason}" for s in failed)
         )
-    shutil.rmtree(unfinished, ignore_errors=True)
-    write_results(name, figure, runs, out)
 
 
-def write_results(name: str, figure: Figure, runs: Sequence[Run], out: Path) -> None:
-    """Write the table and the picture from the raw files of finished runs.
+def reproduce(
+    figure: Figure,
+    lines: Sequence[Line],
+    *,
+    retries: int,
+    out: Path,
+    start_executor: StartExecutor,
+    command: str,
+) -> None:
+    """Run what is missing of some lines of a figure, then write its page.
 
-    :param name: the figure's name.
-    :param figure: the figure.
-    :param runs: its runs; those without results are left out.
     :param out: the folder of the results.
+    :param command: what the page names as the command.
     """
-    curves: dict[str, list[Curve]] = {}
-    record: dict[str, object] = {}
-    for run in runs:
-        if run.csv.exists():
-            loaded = json.loads(run.json.read_text())
-            window = loaded["settings"]["return_window"]["value"]
-            curve = read_curve(run.csv, window, loaded["summary"]["env_steps"])
-            curves.setdefault(run.variant.label, []).append(curve)
-            record = loaded
-    flags = [f"--seeds {len({run.seed for run in runs})}"]
-    if runs[0].steps is not None:
-        flags.append(f"--steps {runs[0].steps}")
-    lines = {run.variant.slug for run in runs}
-    if len(lines) < len(figure.variants):
-        flags.append(f"--only {' '.join(sorted(lines))}")
-    draw_curves(out / f"{name}.png", figure.title, curves)
-    write_table(
-        out / "README.md",
-        title=figure.title,
-        note=figure.note,
-        command=f"medqn reproduce {name} {' '.join(flags)}",
-        record=record,
-        finals={label: final_returns(lines) for label, lines in curves.items()},
-        picture=f"{name}.png",
+    runs = plan_runs(lines, out)
+    missing = {run.plan.name: run for run in runs if not run.csv.exists()}
+    with tqdm(
+        total=len(runs), initial=len(runs) - len(missing), desc=figure.name, unit=" runs"
+    ) as bar:
+
+        def keep(status: RunStatus) -> None:
+            if status.folder is not None:
+                missing[status.plan.name].keep(status.folder)
+                bar.update()
+
+        run_plans(
+            [run.plan for run in missing.values()],
+            folder=out / "unfinished",
+            retries=retries,
+            start_executor=start_executor,
+            on_finished=keep,
+        )
+    shutil.rmtree(out / "unfinished", ignore_errors=True)
+    files = {line.label: [run.json for run in runs if run.line is line] for line in lines}
+    write_figure_page(out, figure, files, command)
+
+
+def add_figure_arguments(parser: Parser, *, seeds: str) -> None:
+    """Add how many runs a figure has and how long they are.
+
+    :param seeds: the default of ``--seeds`` in words.
+    """
+    count = number(int, at_least=1)
+    parser.add_argument("--seeds", type=count, help=f"runs per line (default: {seeds})")
+    parser.add_argument(
+        "--steps",
+        "--budget",
+        type=count,
+        help="env steps per run, to try a figure cheaply (default: the paper's)",
     )
 
 
@@ -237,14 +191,7 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
         prog=prog, description=f"Reproduce a figure or a table of the paper:\n\n{listing}"
     )
     parser.add_argument("figure", help="one of the names above")
-    count = number(int, at_least=1)
-    parser.add_argument("--seeds", type=count, help="runs per line (default: the paper's)")
-    parser.add_argument(
-        "--steps",
-        "--budget",
-        type=count,
-        help="env steps per run, to try a figure cheaply (default: the paper's)",
-    )
+    add_figure_arguments(parser, seeds="the paper's")
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
     )
@@ -260,40 +207,53 @@ def main(
     arguments: Sequence[str] | None = None,
     prog: str | None = None,
 ) -> int:
-    """Run what is missing of a figure and write its results; return the exit code.
+    """Run what is missing of a figure and write its page; return the exit code.
 
     :param figures: the figures and tables by name.
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed; None is the script's name.
     """
     parser = make_parser(figures, prog)
     args = parser.parse_args(arguments)
     if args.figure not in figures:
         parser.bad("figure", repr(args.figure), f"is not known; choose from {', '.join(figures)}")
     figure = figures[args.figure]
-    slugs = [variant.slug for variant in figure.variants]
-    for line in args.only:
-        if line not in slugs:
-            parser.bad("--only", repr(line), f"is not in {args.figure}; it has {', '.join(slugs)}")
+    lines = lines_of(with_length(read_sweep(figure.path), args.seeds, args.steps))
+    slugs = [line.slug for line in lines]
+    for slug in args.only:
+        if slug not in slugs:
+            parser.bad("--only", repr(slug), f"is not in {args.figure}; it has {', '.join(slugs)}")
     out = args.out or Path("docs/results") / args.figure
     _check_same_length(parser, out, args.steps)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
-    try:
-        reproduce(
-            args.figure,
+    seeds = args.seeds or figure.seeds
+    command = ["medqn", "reproduce", args.figure, "--seeds", str(seeds)]
+    command += [] if args.steps is None else ["--steps", str(args.steps)]
+    command += ["--only", *args.only] if args.only else []
+    return run_command(
+        parser,
+        out,
+        lambda: reproduce(
             figure,
-            seeds=args.seeds or figure.seeds,
-            steps=args.steps,
+            [line for line in lines if not args.only or line.slug in args.only],
             retries=args.retries,
             out=out,
             start_executor=lambda plans: make_executor(parser, args, plans, use_ray=False),
-            only=args.only,
-        )
-    except RuntimeError as error:
+            command=shlex.join(command),
+        ),
+    )
+
+
+def run_command(parser: Parser, out: Path, run: Callable[[], None]) -> int:
+    """Run, then print the page in a folder; return the exit code.
+
+    :param out: the folder of the page.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    try:
+        run()
+    except (RuntimeError, SweepFileError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from the checkpoints")
+        print("stopped; the same command resumes from the checkpoints")
         return 130
     print((out / "README.md").read_text())
     return 0
@@ -301,18 +261,10 @@ def main(
 
 def _check_same_length(parser: Parser, out: Path, steps: int | None) -> None:
     """Refuse to mix runs of different lengths in one folder."""
-    for setting in _recorded_steps(out):
-        if (steps is None) == (setting["source"] == "flag") or steps not in (
-            None,
-            setting["value"],
-        ):
-            parser.bad(
-                "--steps",
-                "the default" if steps is None else steps,
-                f"does not fit the runs of {setting['value']} steps in {out}; name another --out",
-            )
-
-
-def _recorded_steps(out: Path) -> Iterator[dict[str, object]]:
     for path in (out / "raw").glob("*.json"):
-        yield json.loads(path.read_text())["settings"]["steps"]
+        setting = json.loads(path.read_text())["settings"]["steps"]
+        is_default = setting["source"] != "flag"
+        if (steps is None) != is_default or steps not in (None, setting["value"]):
+            given = "the default" if steps is None else steps
+            remedy = f"the runs of {setting['value']} steps in {out}; name another --out"
+            parser.bad("--steps", given, f"does not fit {remedy}")

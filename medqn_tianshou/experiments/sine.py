@@ -1,33 +1,18 @@
-"""Learn a sine function in two stages, without and with knowledge consolidation (Figure 1).
+"""Figure 1: a sine function, learned in two stages without and with knowledge consolidation."""
 
-The defaults are the paper's. Example:
-
-  %(prog)s --seeds 5 --updates 1000 --out docs/results/fig1
-"""
-
-import csv
-import platform
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
-from math import sqrt
-from pathlib import Path
-from statistics import mean, median, stdev
+from dataclasses import dataclass
 
-import matplotlib as mpl
 import numpy as np
 import torch
 from gymnasium.spaces import Box
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812
 
 from medqn_tianshou.algorithm.loss import consolidation_loss
 from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.algorithm.samplers import UniformStateSampler
-from medqn_tianshou.commands.parsing import Parser, number
 
 # The paper's appendix, "Supervised learning: approximating a sine function".
 HIDDEN_SIZES = (32, 32)
@@ -39,14 +24,9 @@ CONSOLIDATION_COEF = 1.0
 
 STAGES = {1: (0.0, 1.0), 2: (1.0, 2.0)}
 METHODS = {"plain": "without consolidation", "consolidation": "with consolidation"}
-# Colour and line width; stage 1 is wider, to show where stage 2 covers it.
-STAGE_LINES = {1: ("#e58a45", 3.2), 2: ("#1f6fb4", 1.7)}
 GRID_POINTS = 1001
-TITLE = "# Figure 1: a sine function, learned in two stages"
 
 Inputs = NDArray[np.float32]
-# For each seed, the network as it was at the end of each stage.
-Runs = Sequence[Sequence[MLPQNetwork]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +99,7 @@ def grid(low: float, high: float) -> Inputs:
 def measure(seed: int, method: str, learned: Sequence[MLPQNetwork]) -> list[ErrorRow]:
     """Compute the mean squared error after each stage on each stage's interval.
 
-    :param seed: the run's seed.
-    :param method: a key of ``METHODS``.
+    :param method: a key of :data:`METHODS`.
     :param learned: the network at the end of each stage.
     """
     return [
@@ -134,182 +113,3 @@ def measure(seed: int, method: str, learned: Sequence[MLPQNetwork]) -> list[Erro
         for stage, network in zip(STAGES, learned, strict=True)
         for low, high in STAGES.values()
     ]
-
-
-def write_errors(path: Path, rows: Sequence[ErrorRow]) -> None:
-    """Write the raw errors."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(ErrorRow)])
-        writer.writeheader()
-        writer.writerows(map(asdict, rows))
-
-
-def error_table(path: Path) -> str:
-    """Summarise ``errors.csv`` as a table: mean and standard error over the seeds.
-
-    :param path: the file.
-    """
-    errors: dict[tuple[str, str, str], list[float]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            key = (row["method"], row["stage"], row["interval"])
-            errors.setdefault(key, []).append(float(row["mse"]))
-    intervals = list(dict.fromkeys(interval for _, _, interval in errors))
-    lines = [["method", "after stage", *(f"error on {interval}" for interval in intervals)]]
-    for method, stage in dict.fromkeys((method, stage) for method, stage, _ in errors):
-        cells = [describe(errors[method, stage, interval]) for interval in intervals]
-        lines.append([METHODS[method], stage, *cells])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    return "\n".join(
-        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |"
-        for line in lines
-    )
-
-
-def describe(errors: Sequence[float]) -> str:
-    """Format an error, or the mean, standard error and median of several."""
-    if len(errors) == 1:
-        return f"{errors[0]:.1e}"
-    # The median too: one seed with units that no longer learn can make up all of the mean.
-    standard_error = stdev(errors) / sqrt(len(errors))
-    return f"{mean(errors):.1e} ± {standard_error:.1e} (median {median(errors):.1e})"
-
-
-def draw(path: Path, learned: Mapping[str, Runs]) -> None:
-    """Draw the figure: a panel per method.
-
-    :param path: the PNG file.
-    :param learned: the runs of each method, one per seed.
-    """
-    with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(10, 3.9), layout="constrained")
-        panels = figure.subplots(1, len(learned), sharey=True)
-        for letter, axis, (method, runs) in zip("ab", panels, learned.items(), strict=True):
-            axis.set_title(f"({letter}) {METHODS[method]}")
-            draw_panel(axis, runs)
-        panels[0].set_ylabel("y")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-        figure.savefig(path, dpi=130)
-
-
-@torch.no_grad()
-def draw_panel(axis: Axes, runs: Runs) -> None:
-    """Draw the sine and what was learned: the first seed bold, the others faint behind it."""
-    x_B1 = grid(STAGES[1][0], STAGES[2][1])
-    axis.axvline(STAGES[1][1], color="#1f6fb4", linestyle=":", linewidth=1.4)
-    axis.plot(x_B1, true_function(x_B1), color="#bbbbbb", linewidth=6, label="true function")
-    for stage, (colour, width) in STAGE_LINES.items():
-        for learned in runs[1:]:
-            axis.plot(x_B1, learned[stage - 1](x_B1)[0], color=colour, alpha=0.35, linewidth=0.9)
-        first = runs[0][stage - 1](x_B1)[0]
-        label = f"learned after stage {stage}"
-        axis.plot(x_B1, first, color=colour, linewidth=width, label=label, zorder=3)
-        axis.text(sum(STAGES[stage]) / 2, -2.2, f"stage {stage}", ha="center", color="#666666")
-    if len(runs) > 1:
-        axis.plot([], [], color="#888888", alpha=0.6, linewidth=0.9, label="other seeds")
-    axis.set(xlabel="x", xlim=(0, 2), ylim=(-2.4, 2.4), xticks=np.arange(0, 2.1, 0.5))
-
-
-def readme_text(*, seeds: int, updates: int, out: Path, table: str) -> str:
-    """Write up the results.
-
-    :param seeds: how many seeds ran.
-    :param updates: mini-batch updates in each stage.
-    :param out: the folder of the results.
-    :param table: the table of errors.
-    """
-    script = ["python", "lowdim/sine.py"]
-    flags = ["--seeds", str(seeds), "--updates", str(updates), "--out", out.as_posix()]
-    used = "seed 0" if seeds == 1 else f"seeds 0 to {seeds - 1}"
-    statistic = "error" if seeds == 1 else f"mean ± standard error (and median) over {seeds} seeds"
-    return f"""{TITLE}
-
-![The sine and what was learned after each stage](fig1.png)
-
-A network learns y = sin(πx) from x in [0, 1] (stage 1), then from x in [1, 2] (stage 2). With
-consolidation, stage 2 also holds it to its target network, a copy from the end of stage 1, on
-inputs drawn uniformly within the bounds of those of stage 1. No sample is stored. Bold: seed 0.
-
-The error is the mean squared error on {GRID_POINTS:,} evenly spaced inputs of the interval.
-After each stage, the {statistic}:
-
-{table}
-
-Where a curve is flat over much of [1, 2], no ReLU unit of the last hidden layer is active. No
-gradient reaches the hidden weights from there, with or without consolidation.
-
-Made by `{shlex.join([*script, *flags])}`
-with {used}; Python {platform.python_version()}, torch {torch.__version__}, \
-numpy {np.__version__}.
-The table is computed from [errors.csv](errors.csv).
-"""
-
-
-def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed; None is the script's name.
-    """
-    parser = Parser(prog=prog, description=__doc__)
-    parser.add_argument(
-        "--seeds",
-        type=number(int, at_least=1),
-        default=5,
-        help="run seeds 0 to this minus 1; the figure shows seed 0 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--updates",
-        "--budget",
-        type=number(int, at_least=1),
-        default=UPDATES_PER_STAGE,
-        help="mini-batch updates in each of the two stages (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("docs/results/fig1"),
-        help="folder for fig1.png, errors.csv and README.md (default: %(default)s)",
-    )
-    return parser
-
-
-def prepare_folder(parser: Parser, out: Path) -> None:
-    """Make the folder of the results, or report why it cannot hold them."""
-    readme = out / "README.md"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if readme.exists() and not readme.read_bytes().startswith(TITLE.encode()):
-            parser.bad("--out", out, "has a README.md of something else; name another folder")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        parser.bad("--out", out, f"cannot hold the results ({reason}); name another folder")
-
-
-def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Train both methods on all seeds and write the figure, the errors and a README.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed; None is the script's name.
-    """
-    parser = make_parser(prog)
-    args = parser.parse_args(arguments)
-    prepare_folder(parser, args.out)
-    # The networks are tiny: more threads only wait for each other.
-    torch.set_num_threads(1)
-    rows: list[ErrorRow] = []
-    runs: dict[str, list[list[MLPQNetwork]]] = {method: [] for method in METHODS}
-    for seed in range(args.seeds):
-        for method in METHODS:
-            consolidate = method == "consolidation"
-            learned = train(seed=seed, consolidate=consolidate, updates=args.updates)
-            rows += measure(seed, method, learned)
-            runs[method].append(learned)
-    write_errors(args.out / "errors.csv", rows)
-    draw(args.out / "fig1.png", runs)
-    table = error_table(args.out / "errors.csv")
-    text = readme_text(seeds=args.seeds, updates=args.updates, out=args.out, table=table)
-    (args.out / "README.md").write_text(text, encoding="utf-8")
-    print(f"{table}\nfiles: {args.out}")
-    return 0

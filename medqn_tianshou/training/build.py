@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from medqn_tianshou.replay.tianshou_buffers import (
     seed_replay_buffer,
 )
 from medqn_tianshou.training.checkpoints import Checkpoints
+from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import RunError, Training
 from medqn_tianshou.training.memory import MemoryLimit, MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.training.resuming import open_run, restore, run_identity
@@ -123,7 +125,8 @@ def make_training(
     value = setting_values(settings)
     if value.threads:
         torch.set_num_threads(value.threads)
-    check_wandb(parser, args.wandb, args.wandb_mode)
+    with _reported(parser):
+        check_wandb(args.wandb, args.wandb_mode)
     limit = memory_limit()
     buffer, nbytes, promise = make_replay(
         parser,
@@ -158,7 +161,8 @@ def make_training(
     if not is_new and not checkpoints.paths():
         run.start_over()
     logs = run.logs()
-    wandb = open_wandb(parser, run, project=args.wandb, mode=args.wandb_mode, is_new=is_new)
+    with _reported(parser):
+        wandb = open_wandb(run, project=args.wandb, mode=args.wandb_mode, is_new=is_new)
     print(
         f"{args.algo} on {args.task}, seed {args.seed}: {total_env_steps:,} env steps, an update "
         f"every {value.step_per_collect}, lambda {value.lambda_start:g} to {value.lambda_end:g}\n"
@@ -329,6 +333,15 @@ def make_env_clock_training(
         return_window=value.return_window,
         on_collect=None if watch_policy is None else partial(watch_policy, policy),
     )
+
+
+@contextmanager
+def _reported(parser: Parser) -> Iterator[None]:
+    """Report a ConfigError as a bad flag."""
+    try:
+        yield
+    except ConfigError as error:
+        parser.bad(f"--{error.setting.replace('_', '-')}", error.value, error.remedy)
 
 
 def env_clock_run_names(args: argparse.Namespace) -> tuple[str, ...]:

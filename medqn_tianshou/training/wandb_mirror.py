@@ -1,4 +1,8 @@
-"""Mirrors a run's scalars to Weights & Biases (extra ``wandb``), a row per environment step."""
+"""Logs a run's scalars to Weights & Biases (extra ``wandb``), a row per environment step.
+
+W&B's own ``sync_tensorboard`` was measured and is not used: its x axis counts rows and mixes
+environment steps with gradient steps, and a resumed run logs the steps after its checkpoint twice.
+"""
 
 import json
 import secrets
@@ -10,7 +14,7 @@ from typing import Any, Literal
 
 from torch.utils.tensorboard import SummaryWriter
 
-from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_folder import RunFolder
 
 Mode = Literal["online", "offline"]
@@ -19,7 +23,7 @@ _EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 130}
 
 
 class MirroredWriter(SummaryWriter):
-    """TensorBoard's writer, which also shows each scalar to someone else.
+    """TensorBoard's writer, which also passes each scalar on.
 
     :param folder: where the event file goes.
     :param mirror: called with tag and value.
@@ -30,21 +34,20 @@ class MirroredWriter(SummaryWriter):
         self._mirror = mirror
 
     def add_scalar(self, tag: str, scalar_value: Any, *args: Any, **options: Any) -> None:
-        """Write a scalar, and show it."""
+        """Write a scalar, and pass it on."""
         super().add_scalar(tag, scalar_value, *args, **options)
         self._mirror(tag, float(scalar_value))
 
 
 class WandbMirror:
-    """A run on Weights & Biases. Whatever fails there is told once, and training goes on.
+    """A run on Weights & Biases. The first failure there is a warning, and training continues.
 
-    A row is sent when the next environment step begins. The run folder keeps the last step sent:
-    after a resume, which goes through the steps since the checkpoint once more, those are left out.
+    A row is sent when the next environment step begins. The run folder stores the last step sent:
+    a resumed run, which repeats the steps since its checkpoint, does not send those again.
 
-    :param run: the run's folder.
     :param project: ``PROJECT``, or ``ENTITY/PROJECT``.
-    :param mode: ``"online"``, ``"offline"``, or None for what W&B's own settings say.
-    :raises Exception: whatever W&B raises when it cannot begin.
+    :param mode: ``"online"``, ``"offline"``, or None for W&B's own setting.
+    :raises Exception: whatever W&B raises when it cannot start.
     """
 
     def __init__(self, *, run: RunFolder, project: str, mode: Mode | None) -> None:
@@ -74,33 +77,28 @@ class WandbMirror:
             },
             allow_val_change=True,  # a resumed run may have moved
             mode=mode,
-            # Ours are the words on the terminal, and the progress bar is no log.
+            # W&B would print its own lines, and upload the progress bar as a log.
             settings=wandb.Settings(silent=True, console="off"),
         )
         self._save_record()
 
     @property
     def where(self) -> str:
-        """Where the run can be seen, for the user."""
+        """Where the user can see the run."""
         run = self._wandb_run
         if not run.offline:
             return str(run.url)
         return f"offline; send it with: wandb sync {Path(run.dir).parent}"
 
     def add(self, tag: str, value: float, env_step: int) -> None:
-        """Note a scalar, and send those of earlier steps.
-
-        :param tag: its name.
-        :param value: its value.
-        :param env_step: the environment step it belongs to.
-        """
+        """Add a scalar to its step's row, and send the row of an earlier step."""
         if env_step > self._row_step:
             self._send_row()
             self._row_step = env_step
         self._row[tag] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the row that is not sent yet: a run that goes on completes it."""
+        """Return the row that is not sent yet: a resumed run completes it."""
         return {"row": dict(self._row), "row_step": self._row_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -108,12 +106,12 @@ class WandbMirror:
         self._row, self._row_step = dict(state["row"]), int(state["row_step"])
 
     def close(self, status: str, figures: dict[str, float | None]) -> None:
-        """Tell how the run ended.
+        """Log how the run ended.
 
         :param status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
         :param figures: the final figures; those that are None are left out.
         """
-        if status == "finished":  # otherwise the row is the checkpoint's, or comes again
+        if status == "finished":  # otherwise the checkpoint has the row, or the run repeats it
             self._send_row()
         known = {f"final/{name}": value for name, value in figures.items() if value is not None}
         self._try(lambda run: run.summary.update({"status": status, **known}))
@@ -125,7 +123,7 @@ class WandbMirror:
         self._row = {}
         if not row or env_step <= self._record["env_step"]:
             return
-        # First the note: a kill between the two loses a row, instead of having one twice.
+        # The record first: a kill between the two loses a row instead of sending it twice.
         self._record["env_step"] = env_step
         self._save_record()
         self._try(lambda run: run.log(row, step=env_step, commit=True))
@@ -140,71 +138,60 @@ class WandbMirror:
             act(self._wandb_run)
         except Exception as error:  # W&B raises many kinds, and none is worth a run
             self._wandb_run = None
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            print(
-                f"warning: Weights & Biases failed ({reason}); the run goes on without it",
-                file=sys.stderr,
-            )
+            problem = f"Weights & Biases failed ({_reason(error)}); the run continues without it"
+            print(f"warning: {problem}", file=sys.stderr)
 
 
-def check_wandb(parser: Parser, project: str | None, mode: Mode | None) -> None:
-    """Report flags that cannot be followed, before anything is written.
-
-    :param parser: reports errors.
-    :param project: ``--wandb``.
-    :param mode: ``--wandb-mode``.
-    """
+def check_wandb(project: str | None, mode: Mode | None) -> None:
+    """Raise ConfigError for options that cannot be followed, before anything is written."""
     if project is None:
         if mode is not None:
-            parser.bad("--wandb-mode", mode, "logs nothing by itself; add --wandb PROJECT")
+            raise ConfigError("wandb_mode", mode, "logs nothing by itself; add --wandb PROJECT")
         return
     if not project.rpartition("/")[2]:
-        parser.bad("--wandb", repr(project), "names no project; write PROJECT or ENTITY/PROJECT")
+        remedy = "names no project; write PROJECT or ENTITY/PROJECT"
+        raise ConfigError("wandb", repr(project), remedy)
     if find_spec("wandb") is None:
-        parser.bad("--wandb", project, "needs W&B's package; pip install 'medqn-tianshou[wandb]'")
+        remedy = "needs W&B's package; pip install 'medqn-tianshou[wandb]'"
+        raise ConfigError("wandb", project, remedy)
 
 
 def open_wandb(
-    parser: Parser, run: RunFolder, *, project: str | None, mode: Mode | None, is_new: bool
+    run: RunFolder, *, project: str | None, mode: Mode | None, is_new: bool
 ) -> WandbMirror | None:
-    """Begin, or go on with, the run on Weights & Biases, if the user wants it there.
+    """Start or resume the run on Weights & Biases, if the user wants it there.
 
-    :param parser: reports errors.
     :param run: the run's folder, with its ``config.json``.
-    :param project: ``--wandb``.
-    :param mode: ``--wandb-mode``.
-    :param is_new: whether the run begins; one that goes on does so without W&B if need be.
+    :param is_new: a new run is discarded if W&B fails; a resumed one continues without W&B.
+    :raises ConfigError: if W&B fails for a new run.
     """
     if project is None:
         return None
     try:
         mirror = WandbMirror(run=run, project=project, mode=mode)
     except Exception as error:  # W&B raises many kinds
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        problem = f"cannot be logged to ({_reason(error)}); "
         if is_new:
             run.discard()
-            parser.bad(
-                "--wandb",
-                project,
-                f"cannot be logged to ({reason}); run `wandb login`, or take --wandb-mode offline",
-            )
-        problem = f"cannot be logged to ({reason}); the run goes on without it"
-        print(f"warning: --wandb {project} {problem}", file=sys.stderr)
+            remedy = problem + "run `wandb login`, or take --wandb-mode offline"
+            raise ConfigError("wandb", project, remedy) from error
+        remedy = problem + "the run continues without it"
+        print(f"warning: --wandb {project} {remedy}", file=sys.stderr)
         return None
     print(f"Weights & Biases: {mirror.where}", flush=True)
     return mirror
 
 
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def _read_record(run: RunFolder, project: str) -> dict[str, Any]:
-    """Read the run's id and the last step sent; a new id where there is none for the project."""
+    """Read the run's id and the last step sent; a new id if the project is another one."""
     try:
-        record = json.loads((run.path / RECORD).read_text())
-        if record["project"] == project:
-            return {
-                "project": project,
-                "id": str(record["id"]),
-                "env_step": int(record["env_step"]),
-            }
+        record: dict[str, Any] = json.loads((run.path / RECORD).read_text())
+        if record["project"] == project and record["id"] and record["env_step"] >= -1:
+            return record
     except (OSError, ValueError, LookupError, TypeError):
         pass
     return {"project": project, "id": secrets.token_hex(4), "env_step": -1}

@@ -11,40 +11,78 @@ import numpy as np
 import pytest
 from scripts import ROOT
 
-from medqn_tianshou.commands.curves import Curve, final_returns, mean_and_error, on_grid, read_curve
-from medqn_tianshou.experiments import lowdim, lowdim_figures, minatar, minatar_figures
+from medqn_tianshou.commands.report.curves import (
+    Curve,
+    final_returns,
+    format_mean,
+    mean_and_error,
+    on_grid,
+    read_curve,
+)
+from medqn_tianshou.commands.reproduce import lines_of
+from medqn_tianshou.commands.sweep.file import read_sweep
+from medqn_tianshou.experiments.figures import load_figures
 
-FIGURES = {**lowdim_figures.FIGURES, **minatar_figures.FIGURES}
-EXPERIMENTS = {"lowdim": lowdim, "minatar": minatar}
+FIGURES = load_figures()
 # One line of a figure, in runs as short as they can be.
 SHORT = """
+family = "lowdim"
+tasks = ["Catcher"]
+algorithms = ["dqn"]
+seeds = 9
+
+[figure]
+title = "A short figure"
+
+[settings]
+device = "cpu"
+
+[[variant]]
+name = "DQN, short"
+warmup-steps = 100
+max-episode-steps = 60
+return-window = 3
+"""
+COMMAND = """
 import sys
-from medqn_tianshou.commands.reproduce import Figure, Variant, main
-flags = "--warmup-steps 100 --max-episode-steps 60 --return-window 3"
-variant = Variant("DQN, short", "dqn", flags)
-figure = Figure(title="A short figure", family="lowdim",
-                task="--task Catcher", variants=(variant,), seeds=9)
-sys.exit(main({"short": figure}, sys.argv[1:]))
+from pathlib import Path
+from medqn_tianshou.commands.reproduce import main
+from medqn_tianshou.experiments.figures import read_figure
+sys.exit(main({"short": read_figure(Path(sys.argv[1]))}, sys.argv[2:]))
 """
 
 
 def command(out, *flags):
-    return [sys.executable, "-c", SHORT, "short", "--out", str(out), "--budget", "400", *flags]
+    file = out.parent / "short.toml"
+    file.write_text(SHORT)
+    words = [sys.executable, "-c", COMMAND, file, "short", "--out", out, "--budget", "400", *flags]
+    return list(map(str, words))
 
 
-def test_every_figure_and_table_outside_atari_has_its_command():
+def test_every_figure_and_table_outside_atari_has_its_command(tmp_path):
     assert set(FIGURES) == {
         "fig3a", "fig3b", "fig4a", "fig4b", "fig4c", "fig4d",
         "fig5a", "fig5b", "fig5c", "fig5d", "table1", "table2", "overlap",
     }  # fmt: skip
     for figure in FIGURES.values():
-        experiment = EXPERIMENTS[figure.family]
-        parser = experiment.make_parser()
-        slugs = {variant.slug for variant in figure.variants}
-        assert len(slugs) == len(figure.variants)
-        for variant in figure.variants:
-            flags = [*figure.task.split(), *variant.flags.split(), "--algo", variant.algo]
-            experiment.resolve(parser, parser.parse_args(flags))
+        sweep = read_sweep(figure.path)
+        lines = lines_of(sweep)
+        assert len({line.slug for line in lines}) == len(lines)
+        plans = sweep.plans(tmp_path)  # by the real parsers
+        by_line = [plan for line in lines for plan in line.sweep.plans(tmp_path)]
+        assert {plan.name for plan in by_line} == {plan.name for plan in plans}
+        assert len(plans) == len(lines) * figure.seeds
+
+
+def test_lines_are_named_as_their_variants_or_algorithms():
+    labels = {name: [line.label for line in lines_of(read_sweep(figure.path))]
+              for name, figure in FIGURES.items()}  # fmt: skip
+    assert labels["fig4a"] == ["MeDQN(U)", "DQN", "DQN(S)"]
+    assert labels["overlap"][1] == "MeDQN(U), overlap"
+    assert [line.slug for line in lines_of(read_sweep(FIGURES["overlap"].path))][:2] == [
+        "MeDQN_U",
+        "MeDQN_U___overlap",
+    ]
 
 
 def test_a_killed_command_continues_where_it_stopped(tmp_path):
@@ -89,7 +127,7 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
 
 def test_a_failed_run_fails_the_command_with_its_reason(tmp_path):
     result = subprocess.run(
-        [*command(tmp_path), "--seeds", "1", "--steps", "50"],
+        [*command(tmp_path / "out"), "--seeds", "1", "--steps", "50"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -98,6 +136,11 @@ def test_a_failed_run_fails_the_command_with_its_reason(tmp_path):
     assert result.returncode == 1
     assert "must exceed the 100 steps of --warmup-steps" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_single_run_has_no_standard_error():
+    assert format_mean(np.array([54.0]), 0) == "54"
+    assert format_mean(np.array([1.0, 2.0, 6.0]), 1) == "3.0 ± 1.5"
 
 
 def test_returns_are_averaged_over_the_last_episodes(tmp_path):

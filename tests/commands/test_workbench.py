@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -117,7 +118,8 @@ def test_a_gif_has_a_frame_per_step(tmp_path, capsys, family):
         assert len(np.unique(frame[:, middle:].reshape(-1, 3), axis=0)) >= 3
 
 
-def test_gymnasiums_tasks_are_drawn_without_pygame(tmp_path):
+def test_gymnasiums_tasks_are_drawn_by_gymnasium(tmp_path):
+    pytest.importorskip("pygame")
     pictures = {}
     for task in ("MountainCar-v0", "Acrobot-v1"):
         run = make_run(tmp_path / task, "lowdim", task)
@@ -129,12 +131,33 @@ def test_gymnasiums_tasks_are_drawn_without_pygame(tmp_path):
     assert pictures["MountainCar-v0"] != pictures["Acrobot-v1"]
 
 
-def test_an_mp4_has_a_frame_per_step(tmp_path):
+def test_without_pygame_one_line_names_the_extra(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    run = make_run(tmp_path, "lowdim", "MountainCar-v0")
+    error = error_of(capsys, "play", run, "--video", tmp_path / "out.gif")
+    assert "MountainCar-v0 is drawn by Gymnasium" in error
+    assert "pip install 'medqn-tianshou[play]'" in error
+    assert not (tmp_path / "out.gif").exists()
+
+
+def test_a_window_shows_a_frame_per_step(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setenv("DISPLAY", ":0")
+    run = make_run(tmp_path, "lowdim", "MountainCar-v0")
+    assert command.main(["play", str(run), "--max-steps", "9", "--fps", "1000"]) == 0
+    assert "9 steps, cut by --max-steps" in capsys.readouterr().out
+
+
+def test_an_mp4_has_a_frame_per_step_and_a_codec_that_browsers_play(tmp_path):
     cv2 = pytest.importorskip("cv2")
+    pytest.importorskip("imageio_ffmpeg")
     run = make_run(tmp_path / "run", "lowdim")
     video = tmp_path / "out.mp4"
     assert command.main(["play", str(run), "--video", str(video)]) == 0
-    assert cv2.VideoCapture(str(video)).get(cv2.CAP_PROP_FRAME_COUNT) == 25
+    capture = cv2.VideoCapture(str(video))
+    assert capture.get(cv2.CAP_PROP_FRAME_COUNT) == 25
+    assert int(capture.get(cv2.CAP_PROP_FOURCC)).to_bytes(4, "little") in (b"h264", b"avc1")
 
 
 def test_bad_policies_and_outputs_get_one_line(tmp_path, capsys, monkeypatch):
@@ -198,7 +221,9 @@ def test_the_doctor_names_what_is_wrong_and_what_mends_it(tmp_path, capsys, monk
     ("line", "expected"),
     [
         ("medqn tr", ["train"]),
-        ("medqn train ", ["atari", "minatar", "lowdim", "--help"]),
+        ("medqn train ", ["atari", "minatar", "lowdim"]),
+        ("medqn train lowdim --help", ["--help"]),
+        ("medqn train lowdim --algo dq", ["dqn", "dqn-s"]),
         ("medqn train lowdim --lambda", ["--lambda-start", "--lambda-end"]),
         ("medqn reproduce fig4", ["fig4a", "fig4b", "fig4c", "fig4d"]),
         ("medqn evaluate --ep", ["--eps", "--episodes"]),
@@ -207,11 +232,12 @@ def test_the_doctor_names_what_is_wrong_and_what_mends_it(tmp_path, capsys, monk
     ],
 )
 def test_completion_knows_commands_and_flags(capsys, tmp_path, line, expected):
+    pytest.importorskip("shtab")
     assert command.main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
     words = line.split(" ")
     typed = " ".join(f"'{word}'" for word in words)
-    ask = f"{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _medqn\n"
+    ask = f"{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _shtab_medqn\n"
     ask += 'printf "%s\\n" "${COMPREPLY[@]}"'
     bash = Path("/bin/bash")
     answer = subprocess.run([bash, "-c", ask], capture_output=True, text=True, check=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from medqn_tianshou.commands.figures import sine as command
 from medqn_tianshou.experiments import sine
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_consolidation_inputs_stay_within_the_first_interval(monkeypatch):
 
 
 def run(out, *flags):
-    assert sine.main(["--updates", "20", "--out", str(out), *flags]) == 0
+    assert command.main(["--updates", "20", "--out", str(out), *flags]) == 0
     with (out / "errors.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -135,15 +136,15 @@ def test_one_seed_is_printed_as_it_is_and_runs_repeat(tmp_path, capsys):
 def test_the_published_table_follows_from_the_published_errors():
     folder = ROOT / "docs/results/fig1"
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert sine.error_table(folder / "errors.csv") in readme
-    (command,) = re.findall(r"`python lowdim/sine\.py (.*)`", readme)
-    args = sine.make_parser().parse_args(command.split())
-    assert vars(args) == vars(sine.make_parser().parse_args([]))
+    assert command.error_table(folder / "errors.csv") in readme
+    (typed,) = re.findall(r"`python lowdim/sine\.py (.*)`", readme)
+    args = command.make_parser().parse_args(typed.split())
+    assert vars(args) == vars(command.make_parser().parse_args([]))
 
 
 def error_line(capsys, *flags):
     with pytest.raises(SystemExit) as exit_info:
-        sine.main(list(flags))
+        command.main(list(flags))
     assert exit_info.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == ""

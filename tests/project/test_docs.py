@@ -8,12 +8,12 @@ import pytest
 from scripts import ROOT, load_script
 
 import medqn_tianshou
+from medqn_tianshou.commands.figures import forgetting, sine
 from medqn_tianshou.commands.main import ROOT as COMMANDS
 from medqn_tianshou.commands.main import find, words_of
 from medqn_tianshou.commands.reproduce import make_parser as make_figures_parser
-from medqn_tianshou.experiments import atari, forgetting, lowdim, minatar, sine
-from medqn_tianshou.experiments.lowdim_figures import FIGURES as LOWDIM_FIGURES
-from medqn_tianshou.experiments.minatar_figures import FIGURES as MINATAR_FIGURES
+from medqn_tianshou.experiments import atari, lowdim, minatar
+from medqn_tianshou.experiments.figures import load_figures
 from medqn_tianshou.experiments.settings import load_settings, resolve_settings
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
@@ -23,8 +23,8 @@ PARSERS = {
     "lowdim/lowdim_medqn.py": lowdim.make_parser,
     "lowdim/sine.py": sine.make_parser,
     "lowdim/forgetting.py": forgetting.make_parser,
-    "lowdim/lowdim_figures.py": lambda: make_figures_parser(LOWDIM_FIGURES),
-    "minatar/minatar_figures.py": lambda: make_figures_parser(MINATAR_FIGURES),
+    "lowdim/lowdim_figures.py": lambda: make_figures_parser(load_figures("lowdim")),
+    "minatar/minatar_figures.py": lambda: make_figures_parser(load_figures("minatar")),
 }
 COMMAND = re.compile(
     r"\b(?:python (?!-)\S+\.py|python -m benchmarks\S*|(?<![-/])medqn [a-z]+)(?:[^`\n)#]*)"

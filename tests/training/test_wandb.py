@@ -180,7 +180,7 @@ def test_a_failure_of_the_server_is_told_once_and_the_run_goes_on(tmp_path, caps
     run = train("lowdim", tmp_path, *FLAGS, "--wandb", "medqn")
     warnings = capsys.readouterr().err.splitlines()
     assert [line for line in warnings if "Weights" in line] == [
-        "warning: Weights & Biases failed (the server is gone); the run goes on without it"
+        "warning: Weights & Biases failed (the server is gone); the run continues without it"
     ]
     assert json.loads((run / "summary.json").read_text())["status"] == "finished"
     assert stub.runs[0].rows
@@ -200,7 +200,7 @@ def test_a_server_that_refuses_stops_a_new_run_but_not_one_that_goes_on(
     assert "--wandb-mode offline" in line
     assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
     assert lowdim.main(["--resume", str(killed), "--no-progress"]) == 0
-    assert "goes on without it" in capsys.readouterr().err
+    assert "continues without it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
-from medqn_tianshou.commands.curves import GRID_POINTS, Curve, on_grid
+from medqn_tianshou.commands.report.curves import (
+    GRID_POINTS,
+    SMOOTHING_TEXT,
+    Array,
+    Curve,
+    final_returns,
+    mean_and_error,
+    on_grid,
+)
 from medqn_tianshou.commands.report.groups import Groups, labels_of, tasks_of
 from medqn_tianshou.commands.report.protocol import Protocol, describe_task
-from medqn_tianshou.commands.report.runs import (
-    LeftOut,
-    Metric,
-    RecordedRun,
-    UnusableRunError,
-)
+from medqn_tianshou.commands.report.runs import LeftOut, Metric, RecordedRun, UnusableRunError
 from medqn_tianshou.commands.report.statistics import (
-    Array,
     Estimate,
     Scale,
     aggregate,
@@ -30,11 +34,11 @@ from medqn_tianshou.commands.report.statistics import (
 class Options:
     """What the command line asks for.
 
-    :param metric: training or evaluation returns.
     :param window: episodes or evaluations that a return averages over; None is the runs' own.
     :param repetitions: of the bootstrap.
-    :param seed: its draws follow from it.
-    :param bounds: tasks' scales given by hand.
+    :param seed: of the bootstrap.
+    :param bounds: scales of tasks that the user gave.
+    :param interval: what is shaded around a learning curve.
     """
 
     metric: Metric
@@ -42,6 +46,7 @@ class Options:
     repetitions: int = 2000
     seed: int = 0
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    interval: Literal["bootstrap", "two standard errors"] = "bootstrap"
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,8 @@ class Line:
 
     env_steps: Array
     mean: Array
-    low: Array | None
-    high: Array | None
+    low: Array | None = None
+    high: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,7 @@ class Improvement:
 def read_curves(
     runs: Sequence[RecordedRun], options: Options
 ) -> tuple[dict[str, Curve], list[LeftOut]]:
-    """Read the returns of runs by the runs' names, and tell which have none.
-
-    :param runs: the runs.
-    :param options: which returns.
-    """
+    """Read the returns of runs by the runs' names, and list the runs without returns."""
     curves, left_out = {}, []
     for run in runs:
         try:
@@ -82,23 +83,28 @@ def read_curves(
 
 
 class Analysis:
-    """The numbers of a report.
+    """The numbers of a report. Those that need rliable are computed when they are first read.
 
     :param groups: the runs by task and label.
     :param curves: their returns by the runs' names.
     :param options: what the command line asks for.
+    :param labels: the order of the labels; None sorts them by algorithm.
     """
 
-    def __init__(self, groups: Groups, curves: Mapping[str, Curve], options: Options) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        curves: Mapping[str, Curve],
+        options: Options,
+        *,
+        labels: Sequence[str] | None = None,
+    ) -> None:
         self.groups = groups
         self.options = options
         self.tasks = tasks_of(groups)
-        self.labels = labels_of(groups)
+        self.labels = labels_of(groups) if labels is None else list(labels)
         self.curves = {key: [curves[run.name] for run in runs] for key, runs in groups.items()}
-        self.finals: dict[tuple[str, str], Array] = {
-            key: np.array([curve.value[-1] for curve in of_key])
-            for key, of_key in self.curves.items()
-        }
+        self.finals = {key: final_returns(of_key) for key, of_key in self.curves.items()}
         self.protocols: dict[str, Protocol] = {
             task: describe_task(task, self.of_task(task), options.metric, options.window)
             for task in self.tasks
@@ -118,32 +124,19 @@ class Analysis:
             if self.scales[task] is not None and len(self.of_task(task)) == len(self.labels)
         ]
         """Tasks that every algorithm has run: only over these can all be compared."""
-        self.aggregates = (
-            aggregate(
-                {
-                    label: [self.scores(task, label) for task in self.shared_tasks]
-                    for label in self.labels
-                },
-                options.repetitions,
-                options.seed,
-            )
-            if self.shared_tasks
-            else {}
-        )
-        self.improvements = list(self._improvements())
 
     def of_task(self, task: str) -> dict[str, list[RecordedRun]]:
-        """The runs of a task by label."""
+        """Return the runs of a task by label."""
         return {label: runs for (of, label), runs in self.groups.items() if of == task}
 
     def scores(self, task: str, label: str) -> Array:
-        """The normalised final returns of a group."""
+        """Return the normalised final returns of a group."""
         scale = self.scales[task]
         returns = self.finals[task, label]
         return np.full_like(returns, np.nan) if scale is None else scale(returns)
 
     def final_mean(self, task: str, label: str) -> Estimate:
-        """The mean final return of a group."""
+        """Return the mean final return of a group."""
         returns = self.finals[task, label]
         interval = mean_interval(returns, self.options.repetitions, self.options.seed)
         mean = float(returns.mean())
@@ -151,13 +144,25 @@ class Analysis:
 
     @property
     def is_smoothed(self) -> bool:
-        """Whether learning curves are. Evaluations are few, and means already."""
+        """Whether learning curves are smoothed. Evaluations are few, and means already."""
         return self.options.metric == "train"
 
+    @property
+    def smoothing_text(self) -> str:
+        """How learning curves were smoothed."""
+        unsmoothed = "evaluations joined by straight lines, not smoothed"
+        return SMOOTHING_TEXT if self.is_smoothed else unsmoothed
+
+    @property
+    def interval_text(self) -> str:
+        """What is shaded around learning curves."""
+        is_bootstrap = self.options.interval == "bootstrap"
+        return "95% bootstrap interval of the mean" if is_bootstrap else self.options.interval
+
     def line(self, task: str, label: str) -> Line:
-        """The learning curve of a group."""
+        """Return the learning curve of a group."""
         curves = self.curves[task, label]
-        # As far as all runs got: a mean over fewer and fewer runs would jump.
+        # Up to where all runs got: a mean over fewer and fewer runs would jump.
         grid = np.linspace(0, min(curve.env_steps for curve in curves), GRID_POINTS)
         values = np.stack(
             [
@@ -167,16 +172,31 @@ class Analysis:
                 for curve in curves
             ]
         )
-        # Before the first return of any run there is nothing to show; of a smoothed curve, some
-        # points tell the same as all.
+        # Before the first return of any run there is nothing to show. A fourth of the points of a
+        # smoothed curve looks the same as all.
         is_shown = grid >= min(curve.env_step[0] for curve in curves)
         if self.is_smoothed:
             is_shown &= np.arange(GRID_POINTS)[::-1] % 4 == 0
         grid, values = grid[is_shown], values[:, is_shown]
+        if self.options.interval == "two standard errors" and len(values) > 1:
+            mean, error = mean_and_error(values)
+            return Line(grid, mean, mean - 2 * error, mean + 2 * error)
         interval = mean_interval(values, self.options.repetitions, self.options.seed)
-        return Line(grid, values.mean(axis=0), *(interval or (None, None)))
+        return Line(grid, values.mean(axis=0), *(interval or ()))
 
-    def _improvements(self) -> list[Improvement]:
+    @cached_property
+    def aggregates(self) -> dict[str, dict[str, Estimate]]:
+        """Scores over the shared tasks, by label and name of the aggregate."""
+        if not self.shared_tasks:
+            return {}
+        scores = {
+            label: [self.scores(task, label) for task in self.shared_tasks] for label in self.labels
+        }
+        return aggregate(scores, self.options.repetitions, self.options.seed)
+
+    @cached_property
+    def improvements(self) -> list[Improvement]:
+        """Every pair of labels that share a task."""
         found = []
         for label, other in combinations(self.labels, 2):
             tasks = tuple(t for t in self.tasks if {label, other} <= self.of_task(t).keys())

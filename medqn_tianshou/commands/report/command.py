@@ -1,7 +1,7 @@
 """Tables and figures from runs: learning curves, scores over tasks, return against memory and time.
 
 Intervals are 95% bootstrap intervals over runs; IQM, optimality gap and probability of improvement
-are rliable's. The folder of the report holds README.md, each figure as PNG and SVG, each table as
+are rliable's. The folder of the report has README.md, each figure as PNG and SVG, each table as
 CSV. RUNS are run folders, folders to search for them, and raw/ folders of `medqn reproduce`.
 
 Examples:
@@ -26,13 +26,14 @@ from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun, find_runs,
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed.
-    """
+    """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUNS", help="run folders, or folders that hold some"
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUNS",
+        help="run folders, or folders to search for them",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("report"), help="folder of the report (default: report)"
@@ -69,17 +70,13 @@ def make_parser(prog: str | None = None) -> Parser:
     )
     parser.add_argument("--title", default="Report", help="heading of the page (default: Report)")
     parser.add_argument(
-        "--unfinished", action="store_true", help="take unfinished runs in, as far as they got"
+        "--unfinished", action="store_true", help="include unfinished runs, up to where they got"
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     given = sys.argv[1:] if arguments is None else arguments
@@ -94,8 +91,6 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
     """Read the runs, compute, and write everything.
 
-    :param parser: reports errors.
-    :param args: the parsed command line.
     :param command: the command line, for the page.
     """
     runs, left_out = _read(parser, args)
@@ -155,7 +150,7 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
 
 
 def _how_far(run: RecordedRun) -> str:
-    return f"{run.status} after {run.env_steps:,} env steps; --unfinished takes it in"
+    return f"{run.status} after {run.env_steps:,} env steps; --unfinished includes it"
 
 
 def _bounds(text: str) -> tuple[str, tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Which runs belong together: same task and settings, whatever the seed. And what to call them."""
+"""Groups of runs with the same task and settings but different seeds, and their labels."""
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -16,13 +16,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def group_runs(runs: Sequence[RecordedRun]) -> tuple[Groups, list[LeftOut]]:
-    """Sort runs by task and by what they are to be called; tell which are there twice.
+    """Sort runs by task and label; list the runs that are there twice.
 
     Settings that differ between runs of an algorithm on one task make different groups. A label
     names those of them that were given as a flag, or all where that is not enough. A setting that
     some runs do not have, because they are older than it, makes no difference.
-
-    :param runs: the runs.
     """
     groups: Groups = {}
     for algorithm, of_algorithm in _by(runs, lambda run: run.algorithm).items():
@@ -45,12 +43,12 @@ def group_runs(runs: Sequence[RecordedRun]) -> tuple[Groups, list[LeftOut]]:
 
 
 def tasks_of(groups: Groups) -> list[str]:
-    """All tasks, in order."""
+    """Return all tasks, in order."""
     return list(dict.fromkeys(task for task, _ in groups))
 
 
 def labels_of(groups: Groups) -> list[str]:
-    """All labels, in order."""
+    """Return all labels, in order."""
     found = {label: runs for (_, label), runs in groups.items()}
     return sorted(found, key=lambda label: _rank(("", label), found[label]))
 
@@ -80,7 +78,7 @@ def _values(run: RecordedRun, names: Sequence[str]) -> str:
 
 
 def _flags(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[str]:
-    """Those of some settings that were given by hand in each run; others have their defaults."""
+    """Return the settings that each run was given by a flag; others have their defaults."""
     return [
         name
         for name in names

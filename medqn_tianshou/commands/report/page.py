@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from medqn_tianshou.commands.report.analysis import Analysis
-from medqn_tianshou.commands.report.figures import COSTS, draw_figures, smoothing_text
+from medqn_tianshou.commands.report.figures import COSTS, draw_figures
+from medqn_tianshou.commands.report.markdown import picture, table
 from medqn_tianshou.commands.report.protocol import protocol_lines
 from medqn_tianshou.commands.report.runs import LeftOut
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
@@ -23,9 +24,7 @@ def write_report(
     """Write the figures, the tables and the page.
 
     :param out: the folder, which exists.
-    :param analysis: the numbers.
-    :param left_out: the runs that are not part of it.
-    :param title: the heading.
+    :param left_out: the runs that the report does not use.
     :param command: what the user typed.
     """
     figures = draw_figures(out, analysis)
@@ -69,22 +68,22 @@ def _return_section(analysis: Analysis) -> list[str]:
     for task in analysis.tasks:
         scale = analysis.scales[task]
         is_scored = scale is not None and scale.is_absolute
-        score_head = " score |" if is_scored else ""
-        lines += [
-            f"| {task} | mean [95%] | median | lowest | highest | runs |{score_head}",
-            "|---" * (7 if is_scored else 6) + "|",
-        ]
+        header = [task, "mean [95%]", "median", "lowest", "highest", "runs"]
+        rows = []
         for label in analysis.of_task(task):
             values = analysis.finals[task, label]
-            mean = _write(analysis.final_mean(task, label), _digits(values))
-            others = [f"{f(values):,.{_digits(values)}f}" for f in (np.median, np.min, np.max)]
-            score = f" {analysis.scores(task, label).mean():.2f} |" if is_scored else ""
-            lines.append(f"| {label} | {mean} | {' | '.join(others)} | {len(values)} |{score}")
+            digits = _digits(values)
+            row = [label, _write(analysis.final_mean(task, label), digits)]
+            row += [f"{measure(values):,.{digits}f}" for measure in (np.median, np.min, np.max)]
+            row.append(str(len(values)))
+            score = [f"{analysis.scores(task, label).mean():.2f}"] if is_scored else []
+            rows.append([*row, *score])
+        lines += table([*header, "score"] if is_scored else header, rows)
         if scale is not None and is_scored:
-            lines += ["", f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason})."]
-        lines += ["", *_protocol(analysis, [task])]
-    caption = f"Mean over runs, {smoothing_text(analysis)}; shaded is its 95% interval"
-    return [*lines, *_picture("learning_curves", caption)]
+            lines += [f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason}).", ""]
+        lines += _protocol(analysis, [task])
+    caption = f"Mean over runs, {analysis.smoothing_text}; shaded is its 95% interval"
+    return [*lines, *picture("learning_curves.png", caption)]
 
 
 def _aggregate_section(analysis: Analysis) -> list[str]:
@@ -93,27 +92,29 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
     if not tasks:
         reason = "no task was run by every algorithm and with different returns"
         return [*lines, f"Nothing is aggregated: {reason}.", ""]
+    scales = {task: scale for task in tasks if (scale := analysis.scales[task]) is not None}
     lines += [
-        f"| | {' | '.join(AGGREGATES)} |",
-        "|---" * (1 + len(AGGREGATES)) + "|",
-        *(
-            f"| {label} | {' | '.join(_write(found[name], 2) for name in AGGREGATES)} |"
-            for label, found in analysis.aggregates.items()
+        *table(
+            ["", *AGGREGATES],
+            [
+                [label, *(_write(found[name], 2) for name in AGGREGATES)]
+                for label, found in analysis.aggregates.items()
+            ],
         ),
-        "",
         *_protocol(analysis, tasks),
         "Of final returns as scores. IQM: mean of the middle half of all runs. Mean and median: of "
         "the tasks' means. Optimality gap: how far scores stay below 1 on average; lower is "
         "better. Each task counts the same, however many runs it has; intervals resample the runs "
         "of each task by themselves (rliable's stratified bootstrap).",
         "",
-        "| task | 0 is | 1 is | namely |",
-        "|---|---|---|---|",
+        *table(
+            ["task", "0 is", "1 is", "namely"],
+            [
+                [task, f"{scale.low:,g}", f"{scale.high:,g}", scale.reason]
+                for task, scale in scales.items()
+            ],
+        ),
     ]
-    scales = {task: scale for task in tasks if (scale := analysis.scales[task]) is not None}
-    for task, scale in scales.items():
-        lines.append(f"| {task} | {scale.low:,g} | {scale.high:,g} | {scale.reason} |")
-    lines.append("")
     if not all(scale.is_absolute for scale in scales.values()):
         lines += ["Scores by the lowest and highest run compare within this report only.", ""]
     if any(scale.reason == HUMAN for scale in scales.values()):
@@ -122,7 +123,7 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
     if missing:
         reason = "not run by every algorithm, or with equal returns only"
         lines += [f"Left out here: {', '.join(missing)} ({reason}).", ""]
-    return [*lines, *_picture("aggregates", "Aggregates over tasks with 95% intervals")]
+    return [*lines, *picture("aggregates.png", "Aggregates over tasks with 95% intervals")]
 
 
 def _improvement_section(analysis: Analysis) -> list[str]:
@@ -132,41 +133,46 @@ def _improvement_section(analysis: Analysis) -> list[str]:
     return [
         "## Probability of improvement",
         "",
-        "| | probability [95%] | tasks |",
-        "|---|---|---|",
-        *(
-            f"| {pair.label} ends above {pair.other} | {_write(pair.estimate, 2)} "
-            f"| {', '.join(pair.tasks)} |"
-            for pair in analysis.improvements
+        *table(
+            ["", "probability [95%]", "tasks"],
+            [
+                [
+                    f"{pair.label} ends above {pair.other}",
+                    _write(pair.estimate, 2),
+                    ", ".join(pair.tasks),
+                ]
+                for pair in analysis.improvements
+            ],
         ),
-        "",
         *_protocol(analysis, tasks),
         "Share of pairs of runs, one of each, in which the first has the higher final return; ties "
         "count half; mean over tasks. 0.5 is no difference.",
         "",
-        *_picture("improvement", "Probability of improvement with 95% intervals"),
+        *picture("improvement.png", "Probability of improvement with 95% intervals"),
     ]
 
 
 def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
-    lines = [
-        "## Return against memory and time",
-        "",
-        "| task | | mean return [95%] | replay | peak RSS | training time |",
-        "|---" * 6 + "|",
-    ]
+    rows = []
     for (task, label), runs in analysis.groups.items():
         mean = _write(analysis.final_mean(task, label), _digits(analysis.finals[task, label]))
         replay, rss, seconds = mean_costs(runs).values()
-        costs = (
-            "not told" if replay is None else format_bytes(round(replay)),
-            "not told" if rss is None else format_bytes(round(rss * MB)),
-            "not told" if seconds is None else _duration(seconds),
+        rows.append(
+            [
+                task,
+                label,
+                mean,
+                "unknown" if replay is None else format_bytes(round(replay)),
+                "unknown" if rss is None else format_bytes(round(rss * MB)),
+                "unknown" if seconds is None else _duration(seconds),
+            ]
         )
-        lines.append(f"| {task} | {label} | {mean} | {' | '.join(costs)} |")
+    header = ["task", "", "mean return [95%]", "replay", "peak RSS", "training time"]
     machines = sorted({run.cpu for runs in analysis.groups.values() for run in runs})
-    lines += [
+    lines = [
+        "## Return against memory and time",
         "",
+        *table(header, rows),
         *_protocol(analysis, analysis.tasks),
         "Means over runs. Replay is the buffer at the end of the run. Peak RSS is of the whole "
         "process: where replay is small, it is that of the libraries. Training time leaves out "
@@ -176,7 +182,7 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
     ]
     for cost in COSTS:
         if cost.name in figures:
-            lines += _picture(cost.name, f"Final return against {cost.title}")
+            lines += picture(f"{cost.name}.png", f"Final return against {cost.title}")
     return lines
 
 
@@ -184,10 +190,6 @@ def _left_out_section(left_out: Sequence[LeftOut]) -> list[str]:
     if not left_out:
         return []
     return ["## Left out", "", *(f"- `{run.name}`: {run.reason}" for run in left_out), ""]
-
-
-def _picture(name: str, caption: str) -> list[str]:
-    return [f"![{caption}]({name}.png)", "", f"*{caption}.*", ""]
 
 
 def _protocol(analysis: Analysis, tasks: Sequence[str]) -> list[str]:
@@ -204,7 +206,7 @@ def _write(estimate: Estimate, digits: int) -> str:
 
 
 def _digits(values: np.ndarray[Any, Any]) -> int:
-    """Decimals that tell something of values of this size."""
+    """Return how many decimals values of this size need."""
     return 2 if np.abs(values).max() < 10 else 1 if np.abs(values).max() < 10_000 else 0
 
 

@@ -1,4 +1,4 @@
-"""How the returns of a task were measured, in words: a number without it cannot be compared."""
+"""The protocol: how the returns of a task were measured, in words."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.commands.report.runs import Metric, RecordedRun
 
 FEW_RUNS = 10
-"""With fewer, bootstrap intervals are rough, and on the whole too narrow."""
-ATARI_CUT = 27_000
-"""Steps after which an Atari game is cut."""
+"""With fewer runs, bootstrap intervals are rough, and usually too narrow."""
+ATARI_LIMIT = 27_000
+"""Steps after which an Atari game is truncated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Protocol:
 
     @property
     def measure(self) -> str:
-        """All but task and runs, in words."""
+        """The protocol in words, without task and runs."""
         if self.metric == "train":
             averaged = f"training return, mean of the last {self.window} training episodes"
         else:
@@ -51,10 +51,8 @@ def describe_task(
 ) -> Protocol:
     """Describe how the returns of a task were measured.
 
-    :param task: the task.
     :param groups: its runs by label.
-    :param metric: training or evaluation returns.
-    :param window: the window asked for, if any.
+    :param window: the window that the user asked for, if any.
     """
     runs = [run for group in groups.values() for run in group]
     atari = runs[0].family == "atari"
@@ -72,9 +70,9 @@ def describe_task(
         episode=(
             "one life an episode"
             if clipped
-            else f"whole games of at most {ATARI_CUT:,} steps"
+            else f"whole games of at most {ATARI_LIMIT:,} steps"
             if atari
-            else _cut(runs)
+            else _truncation(runs)
         ),
         env_steps=_several(run.env_steps for run in runs),
         runs=count_runs([len(group) for group in groups.values()]),
@@ -126,9 +124,9 @@ def _epsilon(run: RecordedRun, metric: Metric) -> float:
     return round(LinearSchedule(*map(run.value, names))(run.env_steps), 4)
 
 
-def _cut(runs: Sequence[RecordedRun]) -> str:
+def _truncation(runs: Sequence[RecordedRun]) -> str:
     limits = _several(run.value("max_episode_steps") or "no" for run in runs)
-    return "episodes not cut" if limits == "no" else f"episodes cut at {limits} steps"
+    return "episodes not truncated" if limits == "no" else f"episodes truncated at {limits} steps"
 
 
 def _several(values: Iterable[Any]) -> str:

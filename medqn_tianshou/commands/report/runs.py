@@ -1,4 +1,4 @@
-"""Runs as their files tell of them: run folders, and the ``raw/`` folders of figure commands."""
+"""Runs read from their files: run folders, and the ``raw/`` folders of figure commands."""
 
 import csv
 import json
@@ -10,14 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from medqn_tianshou.commands.agent import AgentError, family_of
-from medqn_tianshou.commands.curves import Curve, read_curve
+from medqn_tianshou.commands.report.curves import Curve, read_curve
 from medqn_tianshou.experiments.settings import Setting, Settings
 
 Metric = Literal["train", "eval"]
 
 USUAL_RETURN_WINDOW = 100
 """Training episodes that a return averages over in runs without such a setting: Atari's."""
-_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
+PAPER_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
 _NAMES_BY_SAMPLING = {"real": "MeDQN(R)", "uniform": "MeDQN(U)", "mixed": "MeDQN(mixed)"}
 # What a damaged or foreign file may raise while it is read.
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
@@ -37,7 +37,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRun:
-    """A run, as its files tell of it. MB are 10**6 bytes."""
+    """A run as its files describe it. MB are 10**6 bytes."""
 
     name: str
     """Its folder, or its file without the ending."""
@@ -48,12 +48,12 @@ class RecordedRun:
     seed: int
     settings: Settings
     status: str
-    """``finished``, ``interrupted``, ``failed``, or ``unfinished`` if it did not say."""
+    """``finished``, ``interrupted``, ``failed``, or ``unfinished`` if it left no summary."""
     env_steps: int
     peak_rss_mb: float | None
     buffer_mb: float | None
     train_seconds: float | None
-    """Time in training; warm-up and evaluation are not part of it."""
+    """Training time without warm-up and evaluation."""
     started: str
     cpu: str
     episodes: Path
@@ -61,24 +61,22 @@ class RecordedRun:
     """Environment step and mean return of each; the figure commands do not keep them."""
 
     def value(self, name: str) -> Any:
-        """The value of a setting; None if this run has none of this name."""
+        """Return the value of a setting; None if this run has none of this name."""
         return self.settings[name].value if name in self.settings else None
 
     def window(self, metric: Metric, window: int | None) -> int:
-        """How many episodes, or evaluations, a return averages over.
+        """Return how many episodes, or evaluations, a return averages over.
 
-        :param metric: training or evaluation returns.
-        :param window: the one asked for; None is that of the run's own summary.
+        :param window: the one that the user asked for; None is that of the run's own summary.
         """
         if window is not None:
             return window
         return 1 if metric == "eval" else int(self.value("return_window") or USUAL_RETURN_WINDOW)
 
     def curve(self, metric: Metric, window: int | None) -> Curve:
-        """Returns over the run.
+        """Return the run's returns over its length.
 
-        :param metric: training or evaluation returns.
-        :param window: how many to average over; None is what the run's own summary does.
+        :param window: see :meth:`window`.
         """
         length = self.window(metric, window)
         if metric == "eval":
@@ -97,7 +95,7 @@ class RecordedRun:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Find the file of each run that tells its settings.
+    """Find the file with the settings of each run.
 
     :param folder: a run folder, or one to search.
     """
@@ -125,7 +123,7 @@ def read_runs(files: Iterable[Path]) -> tuple[list[RecordedRun], list[LeftOut]]:
 
 
 def read_run(file: Path) -> RecordedRun:
-    """Read what a run says of itself.
+    """Read a run.
 
     :param file: its ``config.json``, or its JSON in a ``raw/`` folder.
     """
@@ -174,11 +172,11 @@ def _name_of(file: Path) -> str:
 def _algorithm(algo: str, settings: Settings) -> str:
     if algo == "medqn":  # Atari's, where a setting decides which of the two it is
         return _NAMES_BY_SAMPLING.get(settings["sampling"].value, algo)
-    return _NAMES.get(algo, algo)
+    return PAPER_NAMES.get(algo, algo)
 
 
 def _read_summary(file: Path, rows: list[dict[str, str]]) -> Any:
-    """Read how a run ended; one that left no summary has told of its way in ``progress.csv``."""
+    """Read how a run ended; without a summary, as ``progress.csv`` has it."""
     path = file.with_name("summary.json")
     if path.is_file():
         return json.loads(path.read_text())
@@ -193,7 +191,7 @@ def _read_summary(file: Path, rows: list[dict[str, str]]) -> Any:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    """Read a table, but for a last line that a killed process did not write to its end."""
+    """Read a table without a last line that a killed process did not complete."""
     if not path.is_file():
         return []
     with path.open(newline="") as file:

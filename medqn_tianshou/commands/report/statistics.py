@@ -1,4 +1,4 @@
-"""Normalised scores, and what rliable makes of them (Agarwal et al., NeurIPS 2021)."""
+"""Normalised scores, and their aggregates by rliable (Agarwal et al., NeurIPS 2021)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,8 +7,8 @@ from math import lcm
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from medqn_tianshou.commands.report.curves import Array
 from medqn_tianshou.commands.report.runs import Metric
 from medqn_tianshou.experiments.settings import load_settings
 
@@ -16,7 +16,6 @@ CONFIDENCE = 0.95
 HUMAN, GIVEN, RUNS = "random and human player", "--bounds", "lowest and highest of the runs here"
 """Reasons for a scale."""
 AGGREGATES = ("IQM", "mean", "median", "optimality gap")
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,8 @@ def scale_of(
 ) -> Scale | None:
     """Choose the scale of a task; None if there is none, because all its returns are equal.
 
-    :param task: the task.
-    :param metric: training or evaluation returns.
     :param returns: the final returns of all its runs.
-    :param bounds: scales given by hand.
+    :param bounds: scales that the user gave, by task.
     """
     if task in bounds:
         return Scale(*bounds[task], GIVEN)
@@ -71,16 +68,16 @@ def mean_interval(values: Array, repetitions: int, seed: int) -> tuple[Array, Ar
 
     :param values: runs, or runs x points.
     :param repetitions: of the bootstrap.
-    :param seed: its draws follow from it.
+    :param seed: of the bootstrap.
     """
     count = len(values)
     if count < 2:
         return None
     random = np.random.default_rng(seed)
-    # How often each run is drawn: the mean of a resample is a product with these.
-    draws = random.multinomial(count, np.full(count, 1 / count), repetitions) / count
+    # How often a resample has each run: its mean is a product with these.
+    shares = random.multinomial(count, np.full(count, 1 / count), repetitions) / count
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(draws @ values, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(shares @ values, [tail, 1 - tail], axis=0)
     return low, high
 
 
@@ -90,8 +87,6 @@ def aggregate(
     """Aggregate the scores of each algorithm over tasks, with stratified bootstrap intervals.
 
     :param scores: for each algorithm the scores of its runs on each of the same tasks.
-    :param repetitions: of the bootstrap.
-    :param seed: its draws follow from it.
     """
     from rliable import metrics
 
@@ -119,8 +114,6 @@ def improvement(
 
     :param first: the scores of the one algorithm on each task.
     :param second: the scores of the other on the same tasks.
-    :param repetitions: of the bootstrap.
-    :param seed: its draws follow from it.
     """
     count = len(first)
 
@@ -161,7 +154,7 @@ def _matrix(tasks: Sequence[Array]) -> Array:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed numpy's global generator for a while: rliable draws from it, whatever it is handed."""
+    """Seed numpy's global generator, which rliable samples from, and restore it afterwards."""
     before = np.random.get_state()
     np.random.seed(seed % 2**32)
     try:

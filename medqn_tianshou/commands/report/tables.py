@@ -17,10 +17,7 @@ Row = dict[str, Any]
 
 
 def tables(analysis: Analysis) -> dict[str, list[Row]]:
-    """All tables of a report by name, but for those without a row.
-
-    :param analysis: the numbers.
-    """
+    """Return all tables of a report that have rows, by name."""
     found = {
         "runs": list(_run_rows(analysis)),
         "returns": list(_return_rows(analysis)),
@@ -45,11 +42,7 @@ def tables(analysis: Analysis) -> dict[str, list[Row]]:
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write a table; missing values are empty.
-
-    :param path: the file.
-    :param rows: its rows, at least one.
-    """
+    """Write a table of at least one row; missing values are empty."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -118,10 +111,7 @@ def _known(number: float) -> float | None:
 
 
 def mean_costs(runs: Sequence[RecordedRun]) -> dict[str, float | None]:
-    """Mean memory and time of runs; None where one of them does not tell.
-
-    :param runs: the runs, at least one.
-    """
+    """Return mean memory and time of runs; None where one of them has no value."""
 
     def mean(values: list[float | None]) -> float | None:
         known = [value for value in values if value is not None]

@@ -13,16 +13,19 @@ POLL_SECONDS = 0.1
 MODULE = "medqn_tianshou.commands.sweep.guarded"
 
 
-def start(arguments: Sequence[str], output: str, threads: int) -> subprocess.Popen[bytes]:
+def start(
+    arguments: Sequence[str], output: str, threads: int, module: str = MODULE
+) -> subprocess.Popen[bytes]:
     """Start the process of a run.
 
     :param arguments: what the run's module is called with.
     :param output: the file for what it prints.
     :param threads: how many it may have.
+    :param module: the module to run.
     """
     with open(output, "wb") as file:  # noqa: PTH123 (one line, and no other import)
         return subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", MODULE, *arguments],
+            [sys.executable, "-m", module, *arguments],
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             stdin=subprocess.PIPE,  # closed when this process ends, which the run watches
             stdout=file,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from medqn_tianshou.commands.sweep.plans import FAMILIES, PlanError, RunPlan, parser_of, plan_run
 from medqn_tianshou.experiments.settings import load_settings
 
-KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant")
+KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant", "figure")
 OF_THE_SWEEP = {
     "task": "list it in tasks",
     "game": "list it in tasks",

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from medqn_tianshou.commands.sweep.plans import FAMILIES, run_names, settle
 from medqn_tianshou.training.resuming import find_runs, is_finished, run_identity
@@ -20,10 +21,11 @@ PATIENCE = 0.3
 """Seconds between two looks at a run that another process is just ending."""
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], **options: Any) -> int:
     """Go on with the run, or start it, or do nothing if it has come to its end.
 
     :param arguments: the family, and the flags of ``medqn train FAMILY``.
+    :param options: for the family's ``main``.
     """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     family, *flags = arguments
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         if is_finished(folder):
             print(f"{folder} has come to its end already")
             return 0
-    code: int = FAMILIES[family].main(flags, f"medqn train {family}")
+    code: int = FAMILIES[family].main(flags, f"medqn train {family}", **options)
     return code
 
 

@@ -1,0 +1,160 @@
+"""Figure 2: the greedy action of one MountainCar state over training, and how often it changes.
+
+Each algorithm is trained as by lowdim.py, with the paper's settings. Example:
+
+  %(prog)s --seeds 1 --jobs 2
+"""
+
+import csv
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from medqn_tianshou.commands.figures import watched
+from medqn_tianshou.commands.parsing import Parser, number
+from medqn_tianshou.commands.report.curves import format_mean
+from medqn_tianshou.commands.report.figure_page import describe_machine
+from medqn_tianshou.commands.report.markdown import table
+from medqn_tianshou.commands.report.runs import PAPER_NAMES
+from medqn_tianshou.commands.report.style import OWN_COLOURS, STYLE
+from medqn_tianshou.commands.reproduce import (
+    add_figure_arguments,
+    run_command,
+    run_plans,
+    with_length,
+)
+from medqn_tianshou.commands.sweep import attempts
+from medqn_tianshou.commands.sweep.file import Sweep, read_sweep
+from medqn_tianshou.commands.sweep.plans import RunPlan
+from medqn_tianshou.commands.sweep.runner import LocalExecutor
+from medqn_tianshou.experiments.figures import FOLDER, read_figure
+from medqn_tianshou.experiments.forgetting import STATE, Changes, read_changes
+
+FILE = FOLDER / "fig2.toml"
+RETRIES = 2
+AllChanges = dict[str, list[Changes]]
+"""The changes of each seed's run, by algorithm."""
+
+
+class WatchedExecutor(LocalExecutor):
+    """Processes of this machine that log the greedy action beside the run folders."""
+
+    def start(self, plan: RunPlan, output: Path) -> None:
+        """Start an attempt."""
+        arguments = [str(log_of(plan)), *plan.arguments]
+        process = attempts.start(arguments, str(output), plan.cpus, module=watched.__name__)
+        self._processes[plan.name] = plan, process
+
+
+def log_of(plan: RunPlan) -> Path:
+    """Return the file with the changes of the greedy action in a run."""
+    return plan.logdir / f"{plan.name}.csv"
+
+
+def write_figure(sweep: Sweep, out: Path, *, jobs: int, command: str) -> None:
+    """Train all algorithms and seeds, and write the figure and its page.
+
+    :param command: what the page names as the command.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    unfinished = out / "unfinished"
+    plans = sweep.plans(unfinished)  # seed by seed
+    runs = {plan.name: plan for plan in plans}
+    records = []
+    run_plans(
+        plans,
+        folder=unfinished,
+        retries=RETRIES,
+        start_executor=lambda _: WatchedExecutor(jobs),
+        on_finished=lambda status: records.append(runs[status.plan.name].finished_folder()),
+    )
+    changes: AllChanges = {
+        algo: [read_changes(log_of(plan)) for plan in plans[place :: len(sweep.algorithms)]]
+        for place, algo in enumerate(sweep.algorithms)
+    }
+    write_changes(out / "changes.csv", changes)
+    folder = next(folder for folder in records if folder is not None)
+    env_steps = json.loads((folder / "summary.json").read_text())["env_steps"]
+    draw(out / "fig2.png", changes, env_steps)
+    machine = describe_machine(json.loads((folder / "config.json").read_text()))
+    (out / "README.md").write_text(page_text(changes, command, machine))
+    shutil.rmtree(unfinished)
+
+
+def write_changes(path: Path, changes: AllChanges) -> None:
+    """Write every change of every run."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["algo", "seed", "env_step", "action"])
+        for algo, runs in changes.items():
+            for seed, of_run in enumerate(runs):
+                writer.writerows([algo, seed, *change] for change in of_run)
+
+
+def draw(path: Path, changes: Mapping[str, Sequence[Changes]], env_steps: int) -> None:
+    """Draw the greedy action of each algorithm's first run over environment steps."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, 4.2), layout="constrained")
+        axes = figure.subplots(len(changes), 1, sharex=True)
+        for axis, (algo, (points, *_)) in zip(axes, changes.items(), strict=True):
+            steps = [step for step, _ in points] + [env_steps]
+            actions = [action for _, action in points] + [points[-1][1]]
+            label = PAPER_NAMES[algo]
+            axis.step(steps, actions, where="post", linewidth=0.8, color=OWN_COLOURS[label])
+            axis.set(ylim=(-0.3, 2.3), yticks=[0, 1, 2], ylabel="greedy action")
+            axis.set_title(f"{label}: {len(points) - 1:,} changes", loc="left")
+        axes[-1].set_xlabel("environment steps")
+        axes[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        figure.savefig(path, dpi=120)
+
+
+def page_text(changes: AllChanges, command: str, machine: str) -> str:
+    """Write the page."""
+    counts = {algo: np.array([len(run) - 1.0 for run in runs]) for algo, runs in changes.items()}
+    header = ["", "changes of the greedy action: mean ± standard error", "runs"]
+    rows = [[PAPER_NAMES[a], format_mean(n, 0), str(len(n))] for a, n in counts.items()]
+    listing = "\n".join(table(header, rows))
+    return f"""# {read_figure(FILE).title}
+
+The greedy action at the state {STATE[0].tolist()}, logged after every update. The paper calls
+action 1 optimal there; the greedy action of a method that forgets changes again and again.
+
+{listing}
+![Greedy action over training, seed 0](fig2.png)
+
+Command: `{command}`. Every change of every run is in `changes.csv`.
+{machine}
+"""
+
+
+def make_parser(prog: str | None = None) -> Parser:
+    """Build the command line."""
+    parser = Parser(prog=prog, description=__doc__)
+    add_figure_arguments(parser, seeds="1")
+    count = number(int, at_least=1)
+    parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default: 1)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs/results/fig2"), help="where to write"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = make_parser(prog)
+    args = parser.parse_args(arguments)
+    sweep = with_length(read_sweep(FILE), args.seeds, args.steps)
+    words = ["python", "lowdim/forgetting.py", "--seeds", str(len(sweep.seeds))]
+    words += [] if args.steps is None else ["--steps", str(args.steps)]
+    return run_command(
+        parser,
+        args.out,
+        lambda: write_figure(sweep, args.out, jobs=args.jobs, command=shlex.join(words)),
+    )
