@@ -5,7 +5,7 @@ import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -37,10 +37,9 @@ class Ours(TrainerContestant):
     """
 
     def __init__(self, setup: Setup, folder: Path) -> None:
-        setup.args.logdir = folder
-        setup.args.no_progress = True
+        options = replace(setup.options, logdir=folder, show_progress=False)
         with redirect_stdout(io.StringIO()):
-            self.training: Any = setup.script.prepare(setup.parser, setup.args, setup.settings)
+            self.training: Any = setup.family.make_training(setup.value, options)
         self.training.checkpoints = None  # like evaluation, not measured
         self.training.warm_up()
         super().__init__(self.training.trainer)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from importlib import import_module
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
@@ -70,26 +70,24 @@ def train(
     if family == "atari":
         hide_minatar()
         import envpool  # noqa: F401 (the script loads it when it builds its environments)
-    script: Any = import_module(f"medqn_tianshou.experiments.{family}")
     import psutil
+
+    from medqn_tianshou.experiments.families import FAMILIES
 
     imported = psutil.Process().memory_info().rss
 
     from play import RandomPlay, Recording
     from tianshou.utils.torch_utils import policy_within_training_step
 
-    from medqn_tianshou.experiments.settings import setting_values
+    from medqn_tianshou.training.options import RunOptions
 
-    parser = script.make_parser()
     folder = TemporaryDirectory()  # goes with this function
     with redirect_stdout(sys.stderr):
-        flags = {"--task" if family == "atari" else "--game": task, "--algo": algo}
-        flags |= {"--buffer-size": str(buffer_size), "--replay": replay}
-        flags |= {"--logdir": folder.name, "--device": "cpu"}
-        words = [word for flag in flags.items() for word in flag]
-        args = parser.parse_args([*words, "--no-progress"])
-        settings = script.resolve(parser, args)
-        training = script.prepare(parser, args, settings)
+        settings = FAMILIES[family].settings(
+            task, algo=algo, buffer_size=buffer_size, replay=replay
+        )
+        options = RunOptions(device="cpu", logdir=Path(folder.name), show_progress=False)
+        training: Any = FAMILIES[family].make_training(settings, options)
     policy, collector = training.policy, training.train_collector
     buffer = collector.buffer
     collector.reset()
@@ -101,12 +99,11 @@ def train(
         collector.collect(n_step=buffer_size, random=True)
     if len(buffer) != buffer_size:
         raise RuntimeError(f"the buffer holds {len(buffer)} of {buffer_size} transitions")
-    value = setting_values(settings)
-    policy.set_eps(value.eps_train_final)
+    policy.set_eps(settings.eps_train_final)
     policy.set_env_step(buffer_size)
     for _ in range(rounds):
         with policy_within_training_step(policy):
-            collector.collect(n_step=value.step_per_collect)
+            collector.collect(n_step=settings.step_per_collect)
             policy.update(sample_size=training.trainer.batch_size, buffer=buffer)
     usage = training.logger.monitor.measure()
     return {

@@ -280,21 +280,24 @@ def main(
     _check_same_length(parser, out, args.steps)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
-        reproduce(
-            args.figure,
-            figure,
-            seeds=args.seeds or figure.seeds,
-            steps=args.steps,
-            retries=args.retries,
-            out=out,
-            start_executor=lambda plans: make_executor(parser, args, plans, use_ray=False),
-            only=args.only,
-        )
+        with parser.reporting():
+            reproduce(
+                args.figure,
+                figure,
+                seeds=args.seeds or figure.seeds,
+                steps=args.steps,
+                retries=args.retries,
+                out=out,
+                start_executor=lambda plans: make_executor(
+                    plans, jobs=args.jobs, address=args.address, use_ray=False
+                ),
+                only=args.only,
+            )
     except RuntimeError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from the checkpoints")
+        print("stopped; the same command resumes from the checkpoints")
         return 130
     print((out / "README.md").read_text())
     return 0

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from medqn_tianshou import MeDQNPolicy
+from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.commands.curves import mean_and_error
 from medqn_tianshou.commands.parsing import Parser, number
-from medqn_tianshou.experiments import lowdim
+from medqn_tianshou.experiments.lowdim import LOWDIM
+from medqn_tianshou.training.options import RunOptions
 
 STATE = np.array([[-0.70167243, 0.04185214]], dtype=np.float32)
 LABELS = {"dqn": "DQN", "dqn-s": "DQN(S)", "medqn-u": "MeDQN(U)"}
@@ -48,10 +49,11 @@ def greedy_action_changes(algo: str, seed: int, steps: int | None) -> tuple[Chan
             changes.append((env_step, action))
 
     with tempfile.TemporaryDirectory() as folder:
-        flags = [] if steps is None else ["--steps", str(steps)]
-        flags += ["--seed", str(seed), "--device", "cpu", "--logdir", folder, "--no-progress"]
+        overrides: dict[str, Any] = {} if steps is None else {"steps": steps}
+        settings = LOWDIM.settings(algo=algo, seed=seed, **overrides)
+        options = RunOptions(logdir=Path(folder), show_progress=False)
         with redirect_stdout(io.StringIO()):
-            lowdim.main(["--algo", algo, *flags], watch_policy=watch)
+            LOWDIM.make_training(settings, options, watch_policy=watch).run()
         (config,) = Path(folder).glob("**/config.json")
         record = json.loads(config.read_text())
         record["summary"] = json.loads((config.parent / "summary.json").read_text())

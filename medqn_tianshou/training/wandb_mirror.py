@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torch.utils.tensorboard import SummaryWriter
 
-from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_folder import RunFolder
 
 Mode = Literal["online", "offline"]
@@ -147,29 +147,30 @@ class WandbMirror:
             )
 
 
-def check_wandb(parser: Parser, project: str | None, mode: Mode | None) -> None:
-    """Report flags that cannot be followed, before anything is written.
+def check_wandb(project: str | None, mode: Mode | None) -> None:
+    """Check the options before anything is written.
 
-    :param parser: reports errors.
     :param project: ``--wandb``.
     :param mode: ``--wandb-mode``.
+    :raises ConfigError: if they cannot be followed.
     """
     if project is None:
         if mode is not None:
-            parser.bad("--wandb-mode", mode, "logs nothing by itself; add --wandb PROJECT")
+            raise ConfigError("wandb_mode", mode, "logs nothing by itself; add --wandb PROJECT")
         return
     if not project.rpartition("/")[2]:
-        parser.bad("--wandb", repr(project), "names no project; write PROJECT or ENTITY/PROJECT")
+        remedy = "names no project; write PROJECT or ENTITY/PROJECT"
+        raise ConfigError("wandb", repr(project), remedy)
     if find_spec("wandb") is None:
-        parser.bad("--wandb", project, "needs W&B's package; pip install 'medqn-tianshou[wandb]'")
+        remedy = "needs W&B's package; pip install 'medqn-tianshou[wandb]'"
+        raise ConfigError("wandb", project, remedy)
 
 
 def open_wandb(
-    parser: Parser, run: RunFolder, *, project: str | None, mode: Mode | None, is_new: bool
+    run: RunFolder, *, project: str | None, mode: Mode | None, is_new: bool
 ) -> WandbMirror | None:
     """Begin, or go on with, the run on Weights & Biases, if the user wants it there.
 
-    :param parser: reports errors.
     :param run: the run's folder, with its ``config.json``.
     :param project: ``--wandb``.
     :param mode: ``--wandb-mode``.
@@ -183,11 +184,11 @@ def open_wandb(
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if is_new:
             run.discard()
-            parser.bad(
-                "--wandb",
+            raise ConfigError(
+                "wandb",
                 project,
                 f"cannot be logged to ({reason}); run `wandb login`, or take --wandb-mode offline",
-            )
+            ) from error
         problem = f"cannot be logged to ({reason}); the run goes on without it"
         print(f"warning: --wandb {project} {problem}", file=sys.stderr)
         return None
