@@ -79,7 +79,7 @@ def read_config(folder: Path) -> RunConfig:
         content = json.loads((folder / "config.json").read_text())
     except OSError as error:
         raise RunConfigError(
-            f"has no readable config.json ({error.strerror or error}); name a run folder"
+            f"is not a run folder: no readable config.json ({error.strerror or error}); name one"
         ) from error
     except (ValueError, RecursionError) as error:
         raise RunConfigError("has no readable config.json; name another run") from error

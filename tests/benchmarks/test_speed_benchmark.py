@@ -141,23 +141,9 @@ UPDATES = {
 
 
 def our_policy(setup, states):
-    if setup.is_atari:
-        envs = setup.make_vector_envs()
-        policy = setup.script.make_policy(setup.settings, device="cpu", envs=envs, sampler_seed=0)
-        envs.close()
-    else:
-        env = setup.make_env()
-        model = setup.script.make_model(setup.settings, env)
-        job = sys.modules["medqn_tianshou.training.build"]
-        policy = job.build_policy(
-            setup.settings,
-            model=model,
-            optim=job.make_optimizer(model, setup.value.optimizer, setup.value.lr),
-            observation_space=env.observation_space,
-            action_space=env.action_space,
-            sampler_seed=0,
-            total_env_steps=100,
-        )
+    envs = setup.make_vector_envs()
+    policy = setup.family.make_policy(setup.value, device="cpu", envs=envs, sampler_seed=0)
+    envs.close()
     policy.set_consolidation_coef(setup.value.lambda_end)
     policy.state_sampler = states
     return policy

@@ -12,10 +12,10 @@ import pytest
 from scripts import ROOT
 
 from medqn_tianshou.commands.curves import Curve, final_returns, mean_and_error, on_grid, read_curve
-from medqn_tianshou.experiments import lowdim, lowdim_figures, minatar, minatar_figures
+from medqn_tianshou.commands.sweep.plans import plan_run
+from medqn_tianshou.experiments import lowdim_figures, minatar_figures
 
 FIGURES = {**lowdim_figures.FIGURES, **minatar_figures.FIGURES}
-EXPERIMENTS = {"lowdim": lowdim, "minatar": minatar}
 # One line of a figure, in runs as short as they can be.
 SHORT = """
 import sys
@@ -32,19 +32,17 @@ def command(out, *flags):
     return [sys.executable, "-c", SHORT, "short", "--out", str(out), "--budget", "400", *flags]
 
 
-def test_every_figure_and_table_outside_atari_has_its_command():
+def test_every_figure_and_table_outside_atari_has_its_command(tmp_path):
     assert set(FIGURES) == {
         "fig3a", "fig3b", "fig4a", "fig4b", "fig4c", "fig4d",
         "fig5a", "fig5b", "fig5c", "fig5d", "table1", "table2", "overlap",
     }  # fmt: skip
     for figure in FIGURES.values():
-        experiment = EXPERIMENTS[figure.family]
-        parser = experiment.make_parser()
         slugs = {variant.slug for variant in figure.variants}
         assert len(slugs) == len(figure.variants)
         for variant in figure.variants:
             flags = [*figure.task.split(), *variant.flags.split(), "--algo", variant.algo]
-            experiment.resolve(parser, parser.parse_args(flags))
+            plan_run(figure.family, flags, name="a", logdir=tmp_path)
 
 
 def test_a_killed_command_continues_where_it_stopped(tmp_path):

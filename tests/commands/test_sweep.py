@@ -17,10 +17,11 @@ from scripts import ROOT
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.sweep import command as sweep
 from medqn_tianshou.commands.sweep.file import read_sweep
-from medqn_tianshou.commands.sweep.plans import PROCESS_NBYTES, plan_run
+from medqn_tianshou.commands.sweep.plans import plan_run
 from medqn_tianshou.commands.sweep.ray_executor import has_ray
 from medqn_tianshou.commands.sweep.runner import LocalExecutor, Runner
 from medqn_tianshou.commands.sweep.table import SweepTable
+from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import load_settings
 from medqn_tianshou.training.memory import MB
 
@@ -168,7 +169,7 @@ def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(tmp_path, fl
     process.send_signal(signal.SIGINT)
     code, said = finish(process)
     assert code == 130
-    assert "the same command goes on from the checkpoints" in said
+    assert "the same command resumes from the checkpoints" in said
     assert not run.is_running()
     assert [entry["state"] for entry in status(out).values()] == ["stopped", "waiting"]
     summary = json.loads((folder / "summary.json").read_text())
@@ -296,7 +297,7 @@ def test_the_memory_of_a_raw_buffer_is_predicted_to_the_byte(tmp_path, figure):
     record = json.loads((ROOT / f"docs/results/{figure}/raw/DQN_seed0.json").read_text())
     flags = ["--task", record["task"], "--algo", "dqn"]
     plan = plan_run("lowdim", flags, name="a", logdir=tmp_path)
-    predicted = plan.memory_nbytes - PROCESS_NBYTES["lowdim"]
+    predicted = plan.memory_nbytes - FAMILIES["lowdim"].process_nbytes
     assert predicted / MB == pytest.approx(record["summary"]["buffer_mb"])
     assert record["summary"]["peak_rss_mb"] < plan.memory_nbytes / MB
 
@@ -304,7 +305,7 @@ def test_the_memory_of_a_raw_buffer_is_predicted_to_the_byte(tmp_path, figure):
 def test_compact_buffers_are_predicted_above_what_was_measured_and_below_raw(tmp_path):
     def predicted(family, *flags):
         plan = plan_run(family, flags, name="a", logdir=tmp_path)
-        return plan.memory_nbytes - PROCESS_NBYTES[family]
+        return plan.memory_nbytes - FAMILIES[family].process_nbytes
 
     size = ("--buffer-size", "100000")
     seaquest = predicted("minatar", "--game", "seaquest", "--algo", "dqn", *size)
@@ -346,7 +347,7 @@ BAD = [
     ("seeds = 1", "seeds = [1, 1]", "seeds = [1, 1]", "twice"),
     ("[settings]", "[settings.dqm]\nlr = 1\n[settings]", "settings.dqm", "did you mean dqn?"),
     ("[settings]", "[[variant]]\nlr = 1\n[settings]", "variant 1", "add name"),
-    ("[settings]", "[settings", "is not TOML", "mend it"),
+    ("[settings]", "[settings", "is not TOML", "fix it"),
 ]
 
 

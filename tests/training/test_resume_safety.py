@@ -236,7 +236,7 @@ def test_flags_that_agree_with_the_run_are_accepted(killed, whole):
 
 def test_a_finished_run_cannot_be_resumed(whole, capsys):
     (line,) = error_of(capsys, "--resume", whole)
-    assert "has come to its end; start a new run" in line
+    assert "has finished; start a new run" in line
 
 
 def test_a_run_of_another_version_is_refused(killed, capsys):
@@ -245,6 +245,22 @@ def test_a_run_of_another_version_is_refused(killed, capsys):
     (killed / "config.json").write_text(json.dumps(config))
     (line,) = error_of(capsys, "--resume", killed)
     assert "another version: gamma was 0.5, not 0.99" in line
+
+
+def test_a_run_of_an_earlier_version_is_refused_with_one_line(killed, capsys):
+    config = json.loads((killed / "config.json").read_text())
+    assert config.pop("family") == "lowdim"
+    config["settings"]["compile"] = {"value": False, "source": "ours"}
+    (killed / "config.json").write_text(json.dumps(config))
+    (line,) = error_of(capsys, "--resume", killed)
+    assert f"argument --resume: {killed} is a run of an earlier version" in line
+    assert "start a new run" in line
+
+
+def test_a_run_of_another_family_is_refused_with_its_command(killed, capsys):
+    with pytest.raises(SystemExit):
+        SCRIPTS["minatar"].main(["--resume", str(killed)])
+    assert "is a run of lowdim; resume it with medqn train lowdim" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"arguments": 3}', '{"arguments": [1]}'])
