@@ -1,4 +1,4 @@
-"""The state of what trains, as plain data: policy, raw replay buffer, trainer."""
+"""The state of policy, raw replay buffer and trainer, as plain data."""
 
 import time
 from typing import Any
@@ -22,10 +22,7 @@ _PART_FIELDS = ("_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_i
 
 
 def policy_state(policy: MeDQNPolicy) -> State:
-    """Return networks, optimizer, learning-rate schedule, counters and the sampler's state.
-
-    :param policy: the policy.
-    """
+    """Return networks, optimizer, learning-rate schedule, counters and the sampler's state."""
     optim = policy.optim.state_dict()
     schedule = policy.lr_scheduler
     return {
@@ -40,11 +37,7 @@ def policy_state(policy: MeDQNPolicy) -> State:
 
 
 def load_policy_state(policy: MeDQNPolicy, state: State) -> None:
-    """Continue from what :func:`policy_state` returned.
-
-    :param policy: a policy built as that one was.
-    :param state: its state.
-    """
+    """Continue from what :func:`policy_state` returned of a policy built the same way."""
     # The values are copied into the parameters: these keep device and memory layout.
     policy.load_state_dict(
         {name: torch.from_numpy(array) for name, array in state["networks"].items()}
@@ -67,7 +60,7 @@ def load_policy_state(policy: MeDQNPolicy, state: State) -> None:
 
 
 def _like(value: Any, parameter: torch.Tensor) -> Any:
-    """A value of the optimizer's; in the parameter's memory layout, where there is one for each."""
+    """Return a value of the optimizer's state; in the parameter's memory layout if of its shape."""
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.from_numpy(value)
@@ -79,10 +72,7 @@ def _like(value: Any, parameter: torch.Tensor) -> Any:
 
 
 def raw_replay_state(buffer: ReplayBuffer) -> State:
-    """Return all that one of Tianshou's vector buffers holds, and the state of its draws.
-
-    :param buffer: the buffer.
-    """
+    """Return the content of one of Tianshou's vector buffers, and its generators' states."""
     parts: list[Any] = list(buffer.buffers)
     return {
         "maxsize": buffer.maxsize,
@@ -104,16 +94,15 @@ def raw_replay_state(buffer: ReplayBuffer) -> State:
 
 
 def load_raw_replay_state(buffer: ReplayBuffer, state: State) -> None:
-    """Continue from what :func:`raw_replay_state` returned.
+    """Continue from what :func:`raw_replay_state` returned of a buffer built the same way.
 
-    :param buffer: a buffer of the same size, for as many environments.
-    :param state: its state; the buffer takes its arrays over.
+    The buffer takes over the arrays of the state.
     """
     parts: list[Any] = list(buffer.buffers)
     if state["maxsize"] != buffer.maxsize or len(state["parts"]) != len(parts):
         raise ValueError(f"a buffer of {state['maxsize']} is not one of {buffer.maxsize}")
     if state["fields"]:
-        buffer.set_batch(Batch(state["fields"]))  # checks the lengths, too
+        buffer.set_batch(Batch(state["fields"]))  # checks the lengths as well
     buffer.last_index = state["last_index"]
     buffer._lengths = state["lengths"]
     set_generator_state(buffer._random_state, state["generator"])
@@ -125,11 +114,10 @@ def load_raw_replay_state(buffer: ReplayBuffer, state: State) -> None:
 
 
 def close_episodes(buffer: ReplayBuffer) -> None:
-    """End the episodes that a buffer holds the start of: what follows are new ones.
+    """End the unfinished episodes of a vector buffer, as new episodes follow.
 
-    A compact buffer finds out by itself. Of Tianshou's, the newest transitions become truncated.
-
-    :param buffer: a vector buffer.
+    A compact buffer finds the ends by itself. In Tianshou's buffers, the newest transitions become
+    truncated.
     """
     if isinstance(buffer, CompactVectorReplayBuffer):
         for compact_part in buffer.buffers:
@@ -144,10 +132,7 @@ def close_episodes(buffer: ReplayBuffer) -> None:
 
 
 def trainer_state(trainer: OffpolicyTrainer) -> State:
-    """Return what Tianshou's trainer carries from one training step to the next.
-
-    :param trainer: the trainer, before a collect.
-    """
+    """Return what Tianshou's trainer keeps from one training step to the next."""
     return {
         **{name: getattr(trainer, name) for name in _TRAINER_FIELDS},
         "epoch": trainer.epoch,
@@ -157,11 +142,7 @@ def trainer_state(trainer: OffpolicyTrainer) -> State:
 
 
 def load_trainer_state(trainer: OffpolicyTrainer, state: State) -> None:
-    """Continue from what :func:`trainer_state` returned; the epoch is to be entered anew.
-
-    :param trainer: a trainer built as that one was.
-    :param state: its state.
-    """
+    """Continue from what :func:`trainer_state` returned; the trainer enters the epoch again."""
     for name in _TRAINER_FIELDS:
         setattr(trainer, name, state[name])
     # Entering an epoch counts it.
