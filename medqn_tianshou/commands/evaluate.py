@@ -63,11 +63,7 @@ def load_agent(
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     agent = load_agent(parser, args.policy, seed=args.seed, eps=args.eps)

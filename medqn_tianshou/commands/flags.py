@@ -13,9 +13,6 @@ def make_train_parser(family: str, prog: str | None = None) -> Parser:
     """Build the command line of a family.
 
     What it parses has the flags that were given, and nothing else, by the names of their fields.
-
-    :param family: the name of the family.
-    :param prog: the command that the user typed; None is the script's name.
     """
     parser = Parser(prog=prog, description=SETTINGS_CLASSES[family].description)
     add_train_flags(parser, SETTINGS_CLASSES[family])

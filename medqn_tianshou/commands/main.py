@@ -144,10 +144,7 @@ ROOT = Command(summary="", load_commands=_commands)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    """
+    """Run the command line, None is the process's; return the exit code."""
     command, prog, rest = find(sys.argv[1:] if arguments is None else arguments)
     if command.run is None:
         return _help(command, prog, rest)
@@ -166,11 +163,7 @@ def find(arguments: Sequence[str]) -> tuple[Command, str, list[str]]:
 
 
 def words_of(command: Command, prog: str = "medqn") -> dict[str, list[str]]:
-    """List what may follow each command: the names of commands, or flags.
-
-    :param command: where to start.
-    :param prog: its full name.
-    """
+    """List what may follow each command, from one on: the names of commands, or flags."""
     from medqn_tianshou.commands.completion import flags_of
 
     if command.make_parser is not None:

@@ -64,11 +64,7 @@ def argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def number(kind: type[int] | type[float], **limits: float) -> Callable[[str], Any]:
-    """Make an argument type for numbers in a range.
-
-    :param kind: int or float.
-    :param limits: those of :class:`Range`.
-    """
+    """Make an argument type for numbers within the limits of a :class:`Range`."""
     return number_in(kind, Range(**limits))
 
 

@@ -25,7 +25,6 @@ S = TypeVar("S", bound=TrainingSettings)
 def main(family: str, arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Train, or watch a trained policy; return the exit code.
 
-    :param family: whose command line it is.
     :param arguments: the command line; None takes the process's.
     :param prog: the command that the user typed; None is the script's name.
     """
@@ -47,8 +46,6 @@ def parse_run(
 ) -> tuple[S, Any]:
     """Parse a command line; with ``--resume``, all but a few flags are those of the run.
 
-    :param parser: the family's.
-    :param settings_class: the family's.
     :param arguments: the command line; None takes the process's.
     :return: the settings, and the options of the family's class.
     :raises ConfigError: if the flags do not fit together.
@@ -68,10 +65,7 @@ def parse_run(
 
 
 def settings_from(settings_class: type[S], given: dict[str, Any]) -> S:
-    """Look up the settings for the flags that were given.
-
-    :param given: settings and options by name.
-    """
+    """Look up the settings for the flags that were given, settings and options by name."""
     names = field_specs(settings_class).keys()
     values = {name: value for name, value in given.items() if name in names}
     known = {name: values.pop(name) for name in NAMES if name in values}

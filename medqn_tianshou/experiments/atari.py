@@ -1,5 +1,6 @@
 """The Atari experiments: games, network, watching a trained policy."""
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -39,45 +40,30 @@ class AtariFamily(Family[AtariSettings]):
 
     def make_train_envs(self, settings: AtariSettings, seed: int) -> BaseVectorEnv:
         """Build games that end with each life, with clipped rewards."""
-        return make_atari_envs(
-            task=settings.task,
-            num_envs=settings.training_num,
-            seed=seed,
-            training=True,
-            backend=settings.env_backend,
-            frames_stack=settings.frames_stack,
-        )
+        return self._envs(settings, num_envs=settings.training_num, seed=seed, training=True)
 
     def make_test_envs(self, settings: AtariSettings, seed: int) -> BaseVectorEnv:
         """Build whole games with their own scores."""
-        return make_atari_envs(
-            task=settings.task,
-            num_envs=settings.test_num,
-            seed=seed,
-            training=False,
-            backend=settings.env_backend,
-            frames_stack=settings.frames_stack,
-        )
+        return self._envs(settings, num_envs=settings.test_num, seed=seed, training=False)
 
     def make_env(
         self, settings: AtariSettings, *, seed: int = 0, render_mode: str | None = None
     ) -> gym.Env[Any, Any]:
         """Build one whole game with its own score."""
-        envs = self._make_one(settings, seed, render_mode)
+        envs = self._one_env(settings, seed, render_mode)
         env: gym.Env[Any, Any] = envs.get_env_attr("unwrapped")[0]
         return env
 
-    def _make_one(
-        self, settings: AtariSettings, seed: int, render_mode: str | None
-    ) -> BaseVectorEnv:
+    def _one_env(self, settings: AtariSettings, seed: int, mode: str | None) -> BaseVectorEnv:
+        on_ale = replace(settings, env_backend="ale")
+        return self._envs(on_ale, num_envs=1, seed=seed, training=False, render_mode=mode)
+
+    def _envs(self, settings: AtariSettings, **options: Any) -> BaseVectorEnv:
         return make_atari_envs(
             task=settings.task,
-            num_envs=1,
-            seed=seed,
-            training=False,
-            backend="ale",
+            backend=settings.env_backend,
             frames_stack=settings.frames_stack,
-            render_mode=render_mode,
+            **options,
         )
 
     def make_network(
@@ -100,7 +86,7 @@ class AtariFamily(Family[AtariSettings]):
         """Play with the policy of ``options.resume_path`` and print the scores."""
         seeds = seed_everything(settings.seed)
         if options.render:
-            envs = self._make_one(settings, seeds.test_envs, "human")
+            envs = self._one_env(settings, seeds.test_envs, "human")
         else:
             envs = self.make_test_envs(settings, seeds.test_envs)
         policy = self.make_policy(

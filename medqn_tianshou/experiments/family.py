@@ -52,18 +52,11 @@ class Family(ABC, Generic[S]):
         return algorithms(self.name)
 
     def settings(
-        self,
-        task: str | None = None,
-        *,
-        algo: str | None = None,
-        seed: int = 0,
-        **overrides: Any,
+        self, task: str | None = None, *, algo: str | None = None, seed: int = 0, **overrides: Any
     ) -> S:
         """Look up the paper's settings of a task and an algorithm.
 
-        :param task: the task; None is the family's first.
-        :param algo: the algorithm; None is the family's first.
-        :param seed: the run's seed.
+        :param task: None is the family's first; likewise the algorithm.
         :param overrides: settings with other values.
         :raises ConfigError: if a value does not fit.
         """
@@ -135,8 +128,6 @@ class Family(ABC, Generic[S]):
     ) -> Training:
         """Build all that trains, and open the run folder; ``run()`` of the result trains.
 
-        :param settings: the settings of the run.
-        :param options: what to do with the run; None is the default of each.
         :param watch_policy: called with the policy and the environment step before each collect.
         :raises ConfigError: if a setting or an option cannot be used here.
         """

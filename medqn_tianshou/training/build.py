@@ -43,11 +43,8 @@ def build_policy(
 ) -> MeDQNPolicy:
     """Build the policy that the settings describe, with its optimizer.
 
-    :param settings: the settings of the run.
     :param model: the Q network, on its device.
     :param observation_space: the space of one observation.
-    :param action_space: the actions.
-    :param sampler_seed: seeds the state sampler.
     """
     return MeDQNPolicy(
         model=model,
@@ -124,12 +121,8 @@ def make_training(
 ) -> Training:
     """Open the run folder, new or to resume, and build the training.
 
-    :param settings: the settings of the run.
-    :param options: what to do with it.
-    :param policy: the policy, on its device.
-    :param replay: the replay buffer.
-    :param train_collector: explores and stores in that buffer.
-    :param test_envs: the environments to evaluate in, if any.
+    :param train_collector: explores and stores in the replay buffer.
+    :param test_envs: the environments to evaluate in; None does not evaluate.
     :param on_collect: called with the environment step before each collect.
     :raises ConfigError: if an option cannot be followed.
     """

@@ -41,16 +41,9 @@ class _Stopped(Exception):  # noqa: N818 (it is no error)
 class Training:
     """A run of Tianshou's OffpolicyTrainer, from the warm-up to the summary.
 
-    :param settings: the settings of the run.
-    :param policy: the policy, on its device.
-    :param train_collector: explores and stores.
     :param test_collector: evaluates; None does not evaluate.
-    :param run: the run's folder.
-    :param monitor: measures memory.
     :param checkpoints: writes the run's checkpoints; None writes none.
     :param on_collect: called with the environment step before each collect, after the update.
-    :param show_progress: whether to draw a progress bar.
-    :param wandb: the run on Weights & Biases, if it is there, too.
     """
 
     def __init__(

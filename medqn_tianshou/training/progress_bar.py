@@ -4,17 +4,11 @@ import sys
 
 from tqdm import tqdm
 
-from medqn_tianshou.training.summary import format_number
-
 _SECONDS = 0.5
 
 
 class ProgressBar:
-    """Shows what a run is doing, its environment step, its memory and its last returns.
-
-    :param total_env_steps: the length of the run.
-    :param show: whether to draw the bar.
-    """
+    """Shows what a run is doing and its environment step, if ``show`` is true."""
 
     def __init__(self, *, total_env_steps: int, show: bool) -> None:
         self._next_update = 0.0
@@ -32,38 +26,21 @@ class ProgressBar:
         self._bar.n = self._bar.initial = env_step
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to update the bar; updates are due every half second.
-
-        :param now: the time, by ``time.perf_counter``.
-        """
+        """Whether half a second has passed since this was last true."""
         if now < self._next_update:
             return False
         self._next_update = now + _SECONDS
         return True
 
     def update(
-        self,
-        activity: str,
-        env_step: int,
-        *,
-        rss: str,
-        train_return: float | None,
-        eval_return: float | None,
-        at_once: bool = False,
+        self, activity: str, env_step: int, figures: dict[str, str], *, at_once: bool = False
     ) -> None:
-        """Update the bar.
+        """Show what the run is doing, and some figures.
 
-        :param activity: what the run is doing.
-        :param env_step: the environment step.
-        :param rss: the memory of the process.
-        :param train_return: the training return, if any.
-        :param eval_return: the return of the last evaluation, if any.
         :param at_once: draw now; the next update may be minutes away.
         """
-        returns = {"train": train_return, "eval": eval_return}
-        known = {name: format_number(r) for name, r in returns.items() if r is not None}
         self._bar.set_description_str(activity, refresh=False)
-        self._bar.set_postfix({"RSS": rss, **known}, refresh=False)
+        self._bar.set_postfix(figures, refresh=False)
         self._bar.update(env_step - self._bar.n)
         if at_once:
             self._bar.refresh()

@@ -32,9 +32,7 @@ class Replay:
 def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -> Replay:
     """Build the replay buffer that the settings describe.
 
-    :param settings: the settings of the run.
     :param envs: the environments whose transitions the buffer stores.
-    :param seed: seeds the buffer's samples.
     :raises ConfigError: if the memory does not allow it.
     """
     size, cap, limit = settings.buffer_size, settings.memory_cap, memory_limit()
@@ -47,7 +45,7 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
             return VectorReplayBuffer(total_size, env_num, **settings.buffer_options)
 
         nbytes = predict_replay_nbytes(make_raw, example, size)
-        check_replay_fits(settings, nbytes=nbytes, env_num=env_num, left=left, limit=limit)
+        _check_raw_fits(settings, nbytes, env_num, left, limit)
         buffer = make_raw(size)
         description = f"{size:,} transitions will take {format_bytes(nbytes)}"
     else:
@@ -66,18 +64,10 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
     return Replay(buffer=buffer, nbytes_at_most=nbytes, description=description, limit=limit)
 
 
-def check_replay_fits(
-    settings: TrainingSettings, *, nbytes: int, env_num: int, left: int, limit: MemoryLimit
+def _check_raw_fits(
+    settings: TrainingSettings, nbytes: int, env_num: int, left: int, limit: MemoryLimit
 ) -> None:
-    """Check that a raw replay buffer fits the cap and the memory that is left.
-
-    :param settings: the settings of the run.
-    :param nbytes: the bytes that the buffer will take.
-    :param env_num: the buffer's size is rounded up to a multiple of it.
-    :param left: what the buffer may take of the memory that is left.
-    :param limit: the memory of the machine or container.
-    :raises ConfigError: if it does not fit.
-    """
+    """Check that a raw replay buffer fits the cap and the memory that is left."""
     cap, size, smallest = settings.memory_cap, settings.buffer_size, settings.batch_size
     allowed = left if cap is None else min(cap, left)
     if nbytes <= allowed:

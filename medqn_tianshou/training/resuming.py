@@ -61,9 +61,6 @@ def open_run(settings: TrainingSettings, options: RunOptions) -> tuple[RunFolder
 def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: list[Path]) -> None:
     """Load the run's last sound checkpoint into a training; a run without any starts over.
 
-    :param training: a training built as the run's was.
-    :param run: the run's folder.
-    :param checkpoints: the run's checkpoints.
     :param logs: the run's logs, without those of this process.
     :raises ConfigError: if no checkpoint can be used.
     """

@@ -31,17 +31,10 @@ _LAST_STEPS = (
 class RunLogger(TensorboardLogger):
     """Tianshou's TensorBoard logger, which also writes the run folder's tables and draws the bar.
 
-    :param settings: the settings of the run.
-    :param run: the run's folder.
-    :param policy: the policy in training.
-    :param monitor: measures memory.
-    :param buffer: the replay buffer.
     :param clock: returns the environment step now.
     :param clock_start: environment steps that count before the trainer's step 0.
     :param evaluates: whether each evaluation writes a row to ``progress.csv``; otherwise each
         hundredth of the run does.
-    :param show_progress: whether to draw the bar.
-    :param wandb: the run on Weights & Biases, if it is there, too.
     """
 
     def __init__(
@@ -191,11 +184,7 @@ class RunLogger(TensorboardLogger):
         self.finalize()
 
     def close(self, status: str, env_step: int) -> Summary:
-        """Take the last measurements, close everything and summarise the run.
-
-        :param status: how the run ended.
-        :param env_step: where the run ended.
-        """
+        """Take the last measurements, close everything and summarise the run."""
         self._pause_training_clock()
         self.env_step = env_step
         usage = self._log_clocks()
@@ -289,11 +278,8 @@ class RunLogger(TensorboardLogger):
         self._training_since = None
 
     def _update_bar(self, activity: str, *, at_once: bool = False) -> None:
-        self._bar.update(
-            activity,
-            self.env_step,
-            rss=format_bytes(self.monitor.rss()),
-            train_return=self._train_return(),
-            eval_return=self.run.rows[-1].eval_return_mean if self.run.rows else None,
-            at_once=at_once,
-        )
+        evaluated = self.run.rows[-1].eval_return_mean if self.run.rows else None
+        returns = {"train": self._train_return(), "eval": evaluated}
+        figures = {name: f"{value:.2f}" for name, value in returns.items() if value is not None}
+        figures = {"RSS": format_bytes(self.monitor.rss()), **figures}
+        self._bar.update(activity, self.env_step, figures, at_once=at_once)

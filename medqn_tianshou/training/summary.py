@@ -31,17 +31,14 @@ class Summary:
         return {name: getattr(self, name) for name in names}
 
     def text(self, folder: str) -> str:
-        """Write the summary for the terminal.
-
-        :param folder: the run's folder.
-        """
+        """Write the summary for the terminal; ``folder`` is the run's."""
         at_step = "" if self.best_env_step is None else f" at env step {self.best_env_step:,}"
         lines = [
             f"{self.status} after {self.env_steps:,} env steps, {self.gradient_steps:,} gradient "
             f"steps",
-            f"  best return   {format_number(self.best_return)}{at_step}",
-            f"  final return  {format_number(self.final_return)}",
-            f"  speed         {format_number(self.steps_per_s)} steps/s",
+            f"  best return   {_number(self.best_return)}{at_step}",
+            f"  final return  {_number(self.final_return)}",
+            f"  speed         {_number(self.steps_per_s)} steps/s",
             f"  peak RSS      {self.peak_rss_mb:.1f} MB",
             f"  replay buffer {self.buffer_mb:.1f} MB, {self.buffer_transitions:,} transitions",
             f"  files         {folder}",
@@ -50,11 +47,7 @@ class Summary:
 
 
 def best_and_final(rows: Sequence[ProgressRow], *, evaluated: bool) -> dict[str, Any]:
-    """Find the best return, its environment step, and the final return.
-
-    :param rows: the rows of ``progress.csv``.
-    :param evaluated: whether returns are those of evaluations, or of training.
-    """
+    """Find the best return, its environment step, and the final return."""
     returns = [
         (row.eval_return_mean if evaluated else row.train_return, row.env_step) for row in rows
     ]
@@ -64,6 +57,5 @@ def best_and_final(rows: Sequence[ProgressRow], *, evaluated: bool) -> dict[str,
     return {"best_return": best[0], "best_env_step": best[1], "final_return": final}
 
 
-def format_number(value: float | None) -> str:
-    """Format a number, or its absence."""
+def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"

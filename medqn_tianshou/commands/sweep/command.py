@@ -58,11 +58,7 @@ def make_parser(prog: str | None = None) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     if args.no_ray and args.address is not None:

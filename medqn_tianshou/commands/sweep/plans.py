@@ -41,14 +41,10 @@ class RunPlan:
     """A run of ``medqn train``.
 
     :param name: a name that can be a file's, and is no other run's.
-    :param family: the name of the family.
     :param flags: its command line after ``medqn train FAMILY``, without ``--logdir``.
     :param logdir: the log folder, an absolute path.
     :param parent: the folder in it that the run's folder is in.
     :param identity: what makes it this run, see :attr:`TrainingSettings.identity`.
-    :param env_steps: its length.
-    :param cpus: how many threads it has.
-    :param gpus: how many GPUs it uses.
     :param memory_nbytes: the most memory it will take, predicted.
     """
 
@@ -86,10 +82,6 @@ class RunPlan:
 def plan_run(family: str, flags: Sequence[str], *, name: str, logdir: Path) -> RunPlan:
     """Check a command line with the real parser, and predict the resources of the run.
 
-    :param family: the name of the family.
-    :param flags: the command line after ``medqn train FAMILY``.
-    :param name: the run's name.
-    :param logdir: the log folder.
     :raises PlanError: if the command line is wrong.
     """
     parser = parser_of(family)

@@ -35,10 +35,7 @@ def resolve_settings(
 ) -> S:
     """Look up the settings of a run.
 
-    :param settings_class: the family's.
-    :param task: the task; None is the family's first.
-    :param algo: the algorithm; None is the family's first.
-    :param seed: the run's seed.
+    :param task: None is the family's first; likewise the algorithm.
     :param overrides: values given by hand, which win over those of the file.
     :raises ConfigError: if a value does not fit.
     """
