@@ -35,17 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         train_envs = make_envs(num_envs=s.training_num, seed=seeds.train_envs, training=True)
         test_envs = make_envs(num_envs=s.test_num, seed=seeds.test_envs, training=False)
-        observation_space, action_space = (
-            train_envs.observation_space[0],
-            train_envs.action_space[0],
-        )
+        observation_space = train_envs.observation_space[0]
+        action_space = train_envs.action_space[0]
 
         network = NatureQNetwork(
             observation_shape=observation_space.shape,
             action_count=action_space.n,
             dueling=s.dueling,
             scale_uint8=bool(s.scale_obs),
-            channels_last=device == "cpu",
+            channels_last=torch.device(device).type == "cpu",
         ).to(device)
         policy = MeDQNPolicy(
             model=network,

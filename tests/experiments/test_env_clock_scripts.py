@@ -2,15 +2,12 @@
 
 import csv
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from scripts import ROOT, load_script
 
 from medqn_tianshou import MeDQNPolicy
 from medqn_tianshou.commands import train
@@ -274,31 +271,6 @@ def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, family, 
     (line,) = capsys.readouterr().err.splitlines()
     for part in parts:
         assert part in line
-
-
-@pytest.mark.parametrize(
-    ("family", "task", "algo"),
-    [("lowdim", "Catcher", "medqn-u"), ("minatar", "breakout", "medqn-r")],
-)
-def test_the_script_and_the_command_give_the_same_parameters(family, task, algo, tmp_path):
-    flags = ("--eval-every", "150", "--eval-episodes", "1", "--timeout-is-terminal")
-    folders = [run(family, task, algo, tmp_path / "command", *flags)]
-    arguments = [TASK_FLAGS[family], task, "--algo", algo, *LOWDIM, *flags]
-    script = load_script(f"{family}/{family}_medqn.py")
-    assert script.main([*arguments, "--logdir", str(tmp_path / "script")]) == 0
-    folders.append(run_folder(tmp_path / "script"))
-    one, other = (torch.load(f / "policy_last.pth", weights_only=True) for f in folders)
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_a_run_from_the_shell_prints_its_summary(tmp_path):
-    script = "minatar/minatar_medqn.py"
-    command = [sys.executable, script, "--game", "breakout", "--logdir", tmp_path, *LOWDIM]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
-    assert f"final return  {summary['final_return']:.2f}" in result.stdout
-    assert f"{summary['gradient_steps']} gradient steps" in result.stdout
 
 
 def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(tmp_path):
