@@ -143,12 +143,16 @@ class TrainingSettings:
 
     def check(self) -> None:
         """Check the values against each other."""
-        if self.buffer_size < self.batch_size:
-            raise ConfigError(
-                "buffer_size",
-                self.buffer_size,
-                f"is less than a batch; take at least {self.batch_size} or a smaller --batch-size",
-            )
+        self.require(
+            self.buffer_size >= self.batch_size,
+            "buffer_size",
+            f"is less than a batch; take at least {self.batch_size} or a smaller --batch-size",
+        )
+
+    def require(self, condition: bool, setting: str, remedy: str) -> None:
+        """Raise :class:`ConfigError` for a setting unless a condition is true."""
+        if not condition:
+            raise ConfigError(setting, getattr(self, setting), remedy)
 
     @classmethod
     def check_task(cls, task: str, known: list[str]) -> None:

@@ -128,35 +128,31 @@ The defaults are the paper's for the game, but for pixels, which are scaled (--s
 
     def check(self) -> None:
         """Check the values against each other."""
-        interval = self.step_per_collect
-        if interval % self.training_num:
-            raise ConfigError(
-                "training_num",
-                self.training_num,
-                f"does not divide the {interval} steps between updates; choose a divisor or "
-                "another --step-per-collect",
-            )
-        if self.step_per_epoch % interval:
-            raise ConfigError(
-                "step_per_epoch",
-                self.step_per_epoch,
-                f"is not a multiple of the {interval} steps between updates; take "
-                f"{-(-self.step_per_epoch // interval) * interval}",
-            )
-        if round(self.update_per_step * interval) < 1:
-            raise ConfigError(
-                "update_per_step",
-                self.update_per_step,
-                f"gives no update in {interval} steps; take at least {1 / interval:g} or raise "
-                "--step-per-collect",
-            )
+        interval, fewest_updates = self.step_per_collect, 1 / self.step_per_collect
+        self.require(
+            interval % self.training_num == 0,
+            "training_num",
+            f"does not divide the {interval} steps between updates; choose a divisor or another "
+            "--step-per-collect",
+        )
+        self.require(
+            self.step_per_epoch % interval == 0,
+            "step_per_epoch",
+            f"is not a multiple of the {interval} steps between updates; take "
+            f"{-(-self.step_per_epoch // interval) * interval}",
+        )
+        self.require(
+            round(self.update_per_step * interval) >= 1,
+            "update_per_step",
+            f"gives no update in {interval} steps; take at least {fewest_updates:g} or raise "
+            "--step-per-collect",
+        )
         smallest = self.training_num * (self.frames_stack + self.n_step)
-        if self.buffer_size < smallest:
-            raise ConfigError(
-                "buffer_size",
-                self.buffer_size,
-                f"cannot store a frame stack and an n-step return; take at least {smallest}",
-            )
+        self.require(
+            self.buffer_size >= smallest,
+            "buffer_size",
+            f"cannot store a frame stack and an n-step return; take at least {smallest}",
+        )
         super().check()
 
     @property

@@ -46,20 +46,23 @@ class EnvClockSettings(TrainingSettings):
 
     def check(self) -> None:
         """Check the values against each other."""
-        if self.steps <= self.warmup_steps:
-            remedy = f"must exceed the {self.warmup_steps} steps of --warmup-steps"
-            raise ConfigError("steps", self.steps, remedy)
+        self.require(
+            self.steps > self.warmup_steps,
+            "steps",
+            f"must exceed the {self.warmup_steps} steps of --warmup-steps",
+        )
         super().check()
-        if self.buffer_size <= self.n_step:
-            raise ConfigError(
-                "n_step",
-                self.n_step,
-                f"is more than a buffer of {self.buffer_size} can look ahead; take at most "
-                f"{self.buffer_size - 1} or a larger --buffer-size",
-            )
-        if self.warmup_steps < self.batch_size:
-            remedy = f"does not fill a batch; take at least {self.batch_size}"
-            raise ConfigError("warmup_steps", self.warmup_steps, remedy)
+        self.require(
+            self.n_step < self.buffer_size,
+            "n_step",
+            f"is more than a buffer of {self.buffer_size} can look ahead; take at most "
+            f"{self.buffer_size - 1} or a larger --buffer-size",
+        )
+        self.require(
+            self.warmup_steps >= self.batch_size,
+            "warmup_steps",
+            f"does not fill a batch; take at least {self.batch_size}",
+        )
 
     @property
     def total_env_steps(self) -> int:
