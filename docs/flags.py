@@ -8,10 +8,11 @@ import argparse
 import re
 from pathlib import Path
 
-from medqn_tianshou.experiments import atari, lowdim, minatar
+from medqn_tianshou.commands.flags import make_train_parser
+from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
 
 PAGE = Path(__file__).with_name("flags.md")
-FAMILIES = {"atari": atari, "minatar": minatar, "lowdim": lowdim}
+FAMILIES = tuple(SETTINGS_CLASSES)
 HEAD = """\
 # Flags of the training scripts
 
@@ -20,14 +21,14 @@ defaults, from their `--help` (`python docs/flags.py`). A dash: the command has 
 brackets is where a default comes from: the paper, the authors' released code, Tianshou's example,
 or us.
 """
-DEFAULT = re.compile(r" \(default(?: here)?: ((?:[^()]|\([^()]*\))*)\)")
+DEFAULT = re.compile(r" \(default: ((?:[^()]|\([^()]*\))*)\)")
 
 
 def page() -> str:
     """Write the whole page."""
     groups: dict[str, dict[str, dict[str, argparse.Action]]] = {}
-    for family, module in FAMILIES.items():
-        for group in module.make_parser()._action_groups:
+    for family in FAMILIES:
+        for group in make_train_parser(family)._action_groups:
             for action in group._group_actions:
                 if group.title not in (None, "options"):
                     names = ", ".join(f"`{name}`" for name in action.option_strings)
@@ -41,7 +42,7 @@ def page() -> str:
             f"|---|---|{'---|' * len(FAMILIES)}",
         ]
         for names, actions in flags.items():
-            cells = [_default(family, actions.get(family)) for family in FAMILIES]
+            cells = [_default(actions.get(family)) for family in FAMILIES]
             lines.append(f"| {names} | {_meaning(actions)} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
@@ -59,11 +60,9 @@ def _meaning(actions: dict[str, argparse.Action]) -> str:
     return "; ".join(f"{family}: {text}" for family, text in texts.items())
 
 
-def _default(family: str, action: argparse.Action | None) -> str:
+def _default(action: argparse.Action | None) -> str:
     if action is None:
         return "-"
-    if family == "atari" and action.dest == "device":  # its help tells that of the machine
-        return "cuda if there is one, else cpu"
     found = DEFAULT.search(_help(action))
     if found is None:
         return "off" if action.nargs == 0 else "none"

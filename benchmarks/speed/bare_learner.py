@@ -16,7 +16,7 @@ class BareLearner:
     def __init__(self, setup: Setup) -> None:
         value = setup.value
         self.network = setup.make_plain_network()
-        if setup.family == "atari":
+        if setup.is_atari:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.target = deepcopy(self.network).requires_grad_(False)
         self._optimizer = make_fast_optimizer(self.network, value)

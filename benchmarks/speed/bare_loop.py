@@ -20,7 +20,7 @@ class BareAtariLoop:
         self._pool: Any = OneGame(envs.env) if hasattr(envs, "env") else envs.pool
         self._ids = np.arange(value.training_num, dtype=np.int32)
         self._actions = int(setup.spaces[1].n)
-        self._generator = np.random.default_rng(setup.args.seed)
+        self._generator = np.random.default_rng(setup.value.seed)
         self.learner = BareLearner(setup)
         self.ring = FrameRing(
             capacity=value.buffer_size,
@@ -126,10 +126,10 @@ class BareLoop:
         value = setup.value
         self._env: Any = setup.make_env()
         self._actions = int(self._env.action_space.n)
-        generator = np.random.default_rng(setup.args.seed)
-        random.seed(setup.args.seed)
+        generator = np.random.default_rng(setup.value.seed)
+        random.seed(setup.value.seed)
         self.learner = BareLearner(setup)
-        self._obs, _ = self._env.reset(seed=setup.args.seed)
+        self._obs, _ = self._env.reset(seed=setup.value.seed)
         self.ring = TransitionRing(
             capacity=value.buffer_size, example=self._obs, generator=generator
         )

@@ -78,10 +78,10 @@ class Stock(TrainerContestant):
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         value = setup.value
-        torch.manual_seed(setup.args.seed)
-        np.random.seed(setup.args.seed)
+        torch.manual_seed(setup.value.seed)
+        np.random.seed(setup.value.seed)
         envs = setup.make_vector_envs()
-        atari = setup.family == "atari"
+        atari = setup.is_atari
         options: dict[str, Any] = (
             {"stack_num": value.frames_stack, "ignore_obs_next": True, "save_only_last_obs": True}
             if atari
@@ -122,7 +122,7 @@ def make_stock_policy(setup: Setup) -> Any:
     """Build Tianshou's DQN or our plain MeDQN, with the optimizer as torch gives it by default."""
     value = setup.value
     observation_space, action_space = setup.spaces
-    scale = PIXEL_SCALE if setup.family == "atari" and value.scale_obs else None
+    scale = PIXEL_SCALE if setup.is_atari and value.scale_obs else None
     network = StockNetwork(setup.make_plain_network(), scale=scale)
     optim: torch.optim.Optimizer = (
         torch.optim.RMSprop(network.parameters(), lr=value.lr, alpha=0.95, eps=0.01, centered=True)
@@ -146,7 +146,7 @@ def make_stock_policy(setup: Setup) -> Any:
         return DQNPolicy(**options)
     return MeDQNPolicy(
         state_sampler=make_state_sampler(
-            value.sampling, observation_space=observation_space, seed=setup.args.seed
+            value.sampling, observation_space=observation_space, seed=setup.value.seed
         ),
         consolidation_epochs=epochs,
         consolidation_coef=value.lambda_end,

@@ -1,6 +1,5 @@
 """A trained policy from a run folder, and the episodes it plays."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from medqn_tianshou.experiments import atari, lowdim, minatar
-from medqn_tianshou.experiments.settings import Setting, Settings, load_settings
+from medqn_tianshou.experiments.families import FAMILIES
+from medqn_tianshou.experiments.settings import settings_of
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.run_config import RunConfigError, read_config
+from medqn_tianshou.training.settings import TrainingSettings
 
 POLICY_FILES = ("policy_best.pth", "policy_last.pth")
 """In this order; runs without evaluation have no best one."""
@@ -24,7 +26,7 @@ class AgentError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """A state in an episode, what the agent thinks of it and does, and what it gets for that."""
+    """A step of an episode: the state, its action values, the action and the score."""
 
     step: int
     q_A: NDArray[np.float32]
@@ -41,29 +43,33 @@ class Agent:
     """A trained network and its environment.
 
     :param path: a run folder, or a policy file in it.
-    :param seed: the episodes follow from it.
-    :param epsilon: how often to act at random; None is the run's own for evaluations, else 0.
-    :param renders: whether the environment is to draw itself.
+    :param seed: decides the episodes.
+    :param epsilon: how often to act at random; None is the run's own for evaluations.
+    :param renders: whether the environment draws itself.
     """
 
     def __init__(
         self, path: Path, *, seed: int = 0, epsilon: float | None = None, renders: bool = False
     ) -> None:
         self.file = find_policy(path)
-        config = _read_config(self.file.parent)
-        self.task: str = config["task"]
-        self.algo: str = config["algo"]
-        self.family = family_of(config)
-        settings: Settings = {name: Setting(**entry) for name, entry in config["settings"].items()}
-        own_epsilon = settings["eps_test"].value if "eps_test" in settings else 0.0
-        self.epsilon: float = own_epsilon if epsilon is None else epsilon
+        try:
+            settings = settings_of(read_config(self.file.parent))
+        except (RunConfigError, ConfigError) as error:
+            raise AgentError(str(error)) from error
+        self.task, self.algo = settings.task, settings.algo
+        self._family = FAMILIES[settings.family]
+        self.epsilon: float = settings.eps_test if epsilon is None else epsilon
         self._seed: int | None = seed
         self._random = np.random.default_rng(seed)
         self.env = self._make_env(settings, seed=seed, renders=renders)
-        make_model = {"atari": atari, "minatar": minatar, "lowdim": lowdim}[self.family].make_model
-        self.model: torch.nn.Module = make_model(settings, self.env)
+        self.model: torch.nn.Module = self._family.make_network(settings, self.env)
         self.model.load_state_dict(_read_parameters(self.file, self.model))
         self.model.eval()
+
+    @property
+    def family(self) -> str:
+        """The name of the family of the task."""
+        return self._family.name
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -75,7 +81,7 @@ class Agent:
     def play(self) -> Iterator[Moment]:
         """Play one episode."""
         observation, _ = self.env.reset(seed=self._seed)
-        self._seed = None  # further episodes go on with the environment's own stream
+        self._seed = None  # further episodes follow from the environment's own generator
         score, step, over = 0.0, 0, False
         while not over:
             picture: Any = self.env.render() if self.env.render_mode == "rgb_array" else None
@@ -98,40 +104,31 @@ class Agent:
 
     @torch.no_grad()
     def q_values(self, observation: NDArray[Any]) -> NDArray[np.float32]:
-        """Value all actions in a state.
-
-        :param observation: the state.
-        """
+        """Return the values of all actions in a state."""
         q_BA = self.model(np.asarray(observation)[None])[0]
         return np.asarray(q_BA[0].numpy(), np.float32)
 
-    def _make_env(self, settings: Settings, *, seed: int, renders: bool) -> gym.Env[Any, Any]:
+    def _make_env(
+        self, settings: TrainingSettings, *, seed: int, renders: bool
+    ) -> gym.Env[Any, Any]:
         mode = "rgb_array" if renders else None
         try:
-            if self.family == "atari":
-                return atari.make_env(self.task, settings, seed=seed, render_mode=mode)
-            if self.family == "minatar":
-                return minatar.make_env(self.task, settings, render_mode=mode)
-            return lowdim.make_env(self.task, settings, render_mode=mode)
+            return self._family.make_env(settings, seed=seed, render_mode=mode)
         except (ImportError, ValueError) as error:
-            extra = f"; pip install 'medqn-tianshou[{self.family}]'"
-            raise AgentError(
-                f"{self.task} cannot be played here ({error}){extra * (self.family != 'lowdim')}"
-            ) from error
+            extra = self._family.extra
+            remedy = f"; pip install 'medqn-tianshou[{extra}]'" if extra else ""
+            raise AgentError(f"{self.task} cannot be played here ({error}){remedy}") from error
 
 
 ACTION_NAMES = {
     "MountainCar-v0": ("left", "none", "right"),
     "Acrobot-v1": ("torque -1", "none", "torque +1"),
 }
-"""Of the environments that do not name them."""
+"""Actions of the environments that do not name them."""
 
 
 def find_policy(path: Path) -> Path:
-    """Find the policy file that a path means.
-
-    :param path: a run folder, or a policy file.
-    """
+    """Find the policy file of a path, which is that file or a run folder."""
     if path.is_file():
         return path
     for name in POLICY_FILES:
@@ -140,31 +137,6 @@ def find_policy(path: Path) -> Path:
     if path.is_dir():
         raise AgentError(f"holds no {' or '.join(POLICY_FILES)}; name a run folder, or a file")
     raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME")
-
-
-def family_of(config: dict[str, Any]) -> str:
-    """Tell which family's experiment a run is.
-
-    :param config: its ``config.json``.
-    """
-    for family in ("lowdim", "minatar"):
-        if config["task"] in load_settings(family)["task"]:
-            return family
-    if "frames_stack" in config["settings"]:
-        return "atari"
-    raise AgentError(f"is of the task {config['task']!r}, which is none of this version's")
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise AgentError(
-            f"has no readable config.json beside it ({error}); keep a policy in its run folder"
-        ) from error
-    if not {"task", "algo", "settings"} <= config.keys():
-        raise AgentError("has a config.json that is not a run's; name a run folder")
-    return config
 
 
 def _read_parameters(file: Path, model: torch.nn.Module) -> dict[str, torch.Tensor]:

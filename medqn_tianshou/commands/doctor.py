@@ -1,4 +1,4 @@
-"""Check this machine: versions, devices, games, memory, files. What is wrong comes with its remedy.
+"""Check this machine: versions, devices, games, memory, files. Each problem comes with its fix.
 
 Example:
   %(prog)s --logdir /data/log --json
@@ -25,7 +25,6 @@ import torch
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs
 from medqn_tianshou.envs.minatar import MinAtarEnv
-from medqn_tianshou.training.build import CPP_COMPILERS
 from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
 from medqn_tianshou.version import __version__
 
@@ -39,20 +38,17 @@ MINATAR_EXTRA = "pip install 'medqn-tianshou[minatar]'"
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at and found."""
+    """One check and its result."""
 
     name: str
     status: Status
     found: str
     remedy: str = ""
-    """The command that mends it; empty where nothing is wrong."""
+    """The command that fixes it; empty where nothing is wrong."""
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed.
-    """
+    """Build the command line; ``prog`` is the command that the user typed."""
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument(
         "--logdir", type=Path, default=Path("log"), help="where run folders will go (default: log)"
@@ -62,10 +58,7 @@ def make_parser(prog: str | None = None) -> Parser:
 
 
 def examine(logdir: Path) -> Iterator[Check]:
-    """Look at everything, one after another.
-
-    :param logdir: where run folders will go.
-    """
+    """Run all checks, one after another."""
     yield Check("python", "ok", platform.python_version())
     yield Check("medqn-tianshou", "ok", f"{__version__}, {Path(__file__).parents[1]}")
     for package in ("tianshou", "torch", "gymnasium", "numpy"):
@@ -78,14 +71,10 @@ def examine(logdir: Path) -> Iterator[Check]:
     yield check_memory()
     yield check_shared_memory(Path("/dev/shm"))  # noqa: S108 (measured, nothing is written)
     yield check_logdir(logdir)
-    yield check_compiler()
 
 
 def check_version(package: str) -> Check:
-    """Compare an installed version with what this package asks for.
-
-    :param package: a package that cannot be missing.
-    """
+    """Compare the version of a required package with what this package asks for."""
     installed = metadata.version(package)
     wanted = [
         requirement.partition(";")[0].strip()
@@ -98,7 +87,7 @@ def check_version(package: str) -> Check:
 
 
 def check_devices() -> Check:
-    """See whether torch can use the GPUs of this machine."""
+    """Check whether torch can use the GPUs of this machine."""
     count = torch.cuda.device_count()
     if count:
         torch.zeros(1, device="cuda")
@@ -122,10 +111,10 @@ def check_roms() -> Check:
 def check_backend(name: str, module: str, remedy: str, step: Callable[[], str]) -> Check:
     """Build an environment and step it.
 
-    :param name: what the user calls the backend.
-    :param module: what Python calls it.
-    :param remedy: installs it.
-    :param step: builds, steps, and says what it saw.
+    :param name: the backend's distribution.
+    :param module: its module.
+    :param remedy: the command that installs it.
+    :param step: builds and steps an environment, and describes what it returned.
     """
     if find_spec(module) is None:
         return Check(name, "warning", "not installed", remedy)
@@ -137,7 +126,7 @@ def check_backend(name: str, module: str, remedy: str, step: Callable[[], str]) 
 
 
 def check_memory() -> Check:
-    """Tell what the machine or its container has left."""
+    """Check the memory that the machine or its container has left."""
     limit = memory_limit()
     left = format_bytes(limit.available)
     found = f"{left} left of {format_bytes(limit.nbytes)} ({limit.source})"
@@ -148,12 +137,9 @@ def check_memory() -> Check:
 
 
 def check_shared_memory(folder: Path) -> Check:
-    """Tell the size of the shared memory, which Docker makes small.
-
-    :param folder: where it is mounted.
-    """
+    """Check the size of the shared memory, which Docker makes small."""
     if not folder.is_dir():
-        return Check("shared memory", "ok", "not of this system")
+        return Check("shared memory", "ok", "this system has none")
     size = shutil.disk_usage(folder).total
     if size < ENOUGH_SHARED_MEMORY:
         return Check("shared memory", "warning", format_bytes(size), "docker run --shm-size 1g")
@@ -161,10 +147,7 @@ def check_shared_memory(folder: Path) -> Check:
 
 
 def check_logdir(logdir: Path) -> Check:
-    """Write where runs will write.
-
-    :param logdir: the folder; it need not exist.
-    """
+    """Check that run folders can be written; the folder need not exist."""
     present = next(folder for folder in (logdir, *logdir.absolute().parents) if folder.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=present):
@@ -175,27 +158,15 @@ def check_logdir(logdir: Path) -> Check:
     return Check("log folder", "ok", f"{logdir}, {free} free")
 
 
-def check_compiler() -> Check:
-    """Look for what torch.compile needs on a CPU."""
-    compiler = next(filter(None, map(shutil.which, CPP_COMPILERS)), None)
-    if compiler is None:
-        return Check("C++ compiler", "warning", "none, for --compile", "apt-get install g++")
-    return Check("C++ compiler", "ok", compiler)
-
-
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     args = make_parser(prog).parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     checks: list[Check] = []
     for check in examine(args.logdir):
         checks.append(check)
         if not args.json:
-            remedy = f"\n{'':26}mend it: {check.remedy}" if check.remedy else ""
+            remedy = f"\n{'':26}fix it: {check.remedy}" if check.remedy else ""
             print(f"{check.status:8}  {check.name:15} {check.found}{remedy}", flush=True)
     count = sum(check.status == "problem" for check in checks)
     if args.json:

@@ -1,4 +1,4 @@
-"""Play episodes with a trained policy and tell their scores.
+"""Play episodes with a trained policy and print their scores.
 
 Atari scores are the games' own, over whole games; those of other tasks are sums of rewards.
 
@@ -21,10 +21,7 @@ from medqn_tianshou.commands.parsing import Parser, number
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed.
-    """
+    """Build the command line; ``prog`` is the command that the user typed."""
     parser = Parser(prog=prog, description=__doc__)
     add_agent_arguments(parser)
     parser.add_argument(
@@ -46,26 +43,19 @@ def add_agent_arguments(parser: Parser) -> None:
         "--seed",
         type=number(int, at_least=0),
         default=0,
-        help="the episodes follow from it (default: 0)",
+        help="decides the episodes (default: 0)",
     )
     parser.add_argument(
         "--eps",
         type=number(float, at_least=0, at_most=1),
-        help="how often to act at random (default: the run's --eps-test, else 0)",
+        help="how often to act at random (default: the run's --eps-test)",
     )
 
 
 def load_agent(
     parser: Parser, policy: Path, *, seed: int, eps: float | None, renders: bool = False
 ) -> Agent:
-    """Load the policy that the command line names, or report why not.
-
-    :param parser: reports errors.
-    :param policy: a run folder or a policy file.
-    :param seed: the episodes follow from it.
-    :param eps: how often to act at random.
-    :param renders: whether the environment is to draw itself.
-    """
+    """Load the policy that the command line names, or report why not; see :class:`Agent`."""
     try:
         return Agent(policy, seed=seed, epsilon=eps, renders=renders)
     except AgentError as error:
@@ -73,11 +63,7 @@ def load_agent(
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     agent = load_agent(parser, args.policy, seed=args.seed, eps=args.eps)

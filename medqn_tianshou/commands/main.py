@@ -1,19 +1,14 @@
-"""The command ``medqn``: finds the subcommand and hands it the rest of the line."""
+"""The command ``medqn``: finds the subcommand, loads it and hands it the rest of the line."""
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from importlib import import_module
 
-from medqn_tianshou.commands import completion, doctor, evaluate, play, reproduce
-from medqn_tianshou.commands.figures import forgetting, sine
 from medqn_tianshou.commands.parsing import Parser
-from medqn_tianshou.commands.report import command as report
-from medqn_tianshou.commands.sweep import command as sweep
-from medqn_tianshou.experiments import atari, lowdim, minatar
-from medqn_tianshou.experiments.figures import load_figures
+from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
 from medqn_tianshou.version import __version__
-
-FIGURES = load_figures()
 
 OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
 
@@ -33,107 +28,124 @@ OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
 Exit codes: 0 done, 1 something failed, 2 the command line is wrong, 130 stopped by Ctrl-C,
 143 by SIGTERM.
 """
+Run = Callable[[Sequence[str], str], int]
+MakeParser = Callable[[str], Parser]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command, or a group of commands.
+    """A command, or a group of commands. Its code is imported when it is needed.
 
     :param summary: what it does, in a few words.
-    :param run: runs it with its arguments and its full name; returns the exit code.
-    :param make_parser: builds its command line for its full name.
+    :param load: imports what runs it, with its arguments and its full name, and what builds its
+        command line for its full name.
     :param first_arguments: what its command line has before the user's arguments.
-    :param commands: the commands of a group, which has none of those.
+    :param load_commands: imports the commands of a group.
     """
 
     summary: str
-    run: Callable[[Sequence[str], str], int] | None = None
-    make_parser: Callable[[str], Parser] | None = None
+    load: Callable[[], tuple[Run, MakeParser]] | None = None
     first_arguments: tuple[str, ...] = ()
-    commands: dict[str, "Command"] = field(default_factory=dict)
+    load_commands: Callable[[], dict[str, "Command"]] = field(default=dict)
+
+    @cached_property
+    def commands(self) -> dict[str, "Command"]:
+        """The commands of a group."""
+        return self.load_commands()
+
+    @property
+    def run(self) -> Run | None:
+        """Runs the command; returns the exit code."""
+        return self.load()[0] if self.load else None
+
+    @property
+    def make_parser(self) -> MakeParser | None:
+        """Builds the command line."""
+        return self.load()[1] if self.load else None
 
 
-def _figure(name: str, title: str) -> Command:
+def _module(summary: str, name: str) -> Command:
+    """Make a command of a module with ``main`` and ``make_parser``."""
+
+    def load() -> tuple[Run, MakeParser]:
+        module = import_module(f"medqn_tianshou.{name}")
+        return module.main, module.make_parser
+
+    return Command(summary=summary, load=load)
+
+
+def _train(family: str) -> Command:
+    def load() -> tuple[Run, MakeParser]:
+        from medqn_tianshou.commands import flags, train
+
+        return partial(train.main, family), partial(flags.make_train_parser, family)
+
+    return Command(summary=SETTINGS_CLASSES[family].summary, load=load)
+
+
+def _figures() -> dict[str, Command]:
     """Figures 1 and 2 are no training runs of the usual kind and have flags of their own."""
-    module = {"fig1": sine, "fig2": forgetting}[name]
-    return Command(summary=title, run=module.main, make_parser=module.make_parser)
+    from medqn_tianshou.experiments.figures import load_figures
+
+    figures = load_figures()
+
+    def load() -> tuple[Run, MakeParser]:
+        from medqn_tianshou.commands import reproduce
+
+        return (
+            lambda arguments, _: reproduce.main(figures, arguments, "medqn reproduce"),
+            lambda _: reproduce.make_parser(figures, "medqn reproduce"),
+        )
+
+    return {
+        "fig1": _module("Figure 1: a sine, learned in two stages", "commands.figures.sine"),
+        "fig2": _module("Figure 2: forgetting in MountainCar-v0", "commands.figures.forgetting"),
+        **{
+            name: Command(summary=figure.title, load=load, first_arguments=(name,))
+            for name, figure in figures.items()
+        },
+    }
 
 
-def _usual_figure(name: str) -> Command:
-    return Command(
-        summary=FIGURES[name].title,
-        run=lambda arguments, _: reproduce.main(FIGURES, arguments, "medqn reproduce"),
-        make_parser=lambda _: reproduce.make_parser(FIGURES, "medqn reproduce"),
-        first_arguments=(name,),
+def _completion() -> tuple[Run, MakeParser]:
+    from medqn_tianshou.commands import completion
+
+    return (
+        lambda arguments, prog: completion.main(arguments, prog, ROOT),
+        completion.make_parser,
     )
 
 
-ROOT = Command(
-    summary="",
-    commands={
-        "doctor": Command(
-            summary="check this machine, and say what mends it",
-            run=doctor.main,
-            make_parser=doctor.make_parser,
-        ),
+def _commands() -> dict[str, Command]:
+    return {
+        "doctor": _module("check this machine, and say how to fix it", "commands.doctor"),
         "train": Command(
             summary="train on a task of one of the families",
-            commands={
-                "atari": Command(
-                    summary="Atari games", run=atari.main, make_parser=atari.make_parser
-                ),
-                "minatar": Command(
-                    summary="MinAtar games", run=minatar.main, make_parser=minatar.make_parser
-                ),
-                "lowdim": Command(
-                    summary="MountainCar, Acrobot, Catcher, Pixelcopter",
-                    run=lowdim.main,
-                    make_parser=lowdim.make_parser,
-                ),
-            },
+            load_commands=lambda: {family: _train(family) for family in SETTINGS_CLASSES},
         ),
-        "sweep": Command(
-            summary="run tasks x algorithms x settings x seeds, as a file lists them",
-            run=sweep.main,
-            make_parser=sweep.make_parser,
+        "sweep": _module(
+            "run tasks x algorithms x settings x seeds, as a file lists them",
+            "commands.sweep.command",
         ),
-        "evaluate": Command(
-            summary="play episodes with a trained policy and tell their scores",
-            run=evaluate.main,
-            make_parser=evaluate.make_parser,
+        "evaluate": _module(
+            "play episodes with a trained policy and print their scores", "commands.evaluate"
         ),
-        "play": Command(
-            summary="watch or record a trained policy, with its Q values",
-            run=play.main,
-            make_parser=play.make_parser,
-        ),
+        "play": _module("watch or record a trained policy, with its Q values", "commands.play"),
         "reproduce": Command(
-            summary="run a figure or a table of the paper",
-            commands={
-                "fig1": _figure("fig1", "Figure 1: a sine, learned in two stages"),
-                "fig2": _figure("fig2", "Figure 2: forgetting in MountainCar-v0"),
-                **{name: _usual_figure(name) for name in FIGURES},
-            },
+            summary="run a figure or a table of the paper", load_commands=_figures
         ),
-        "report": Command(
-            summary="make tables and figures from runs, with intervals",
-            run=report.main,
-            make_parser=report.make_parser,
+        "report": _module(
+            "make tables and figures from runs, with intervals", "commands.report.command"
         ),
-    },
-)
-ROOT.commands["completion"] = Command(
-    summary="print the completion script of a shell",
-    run=lambda arguments, prog: completion.main(arguments, prog, ROOT),
-    make_parser=completion.make_parser,
-)
+        "completion": Command(summary="print the completion script of a shell", load=_completion),
+    }
+
+
+ROOT = Command(summary="", load_commands=_commands)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    """
+    """Run the command line, None is the process's; return the exit code."""
     command, prog, rest = find(sys.argv[1:] if arguments is None else arguments)
     if command.run is None:
         return _help(command, prog, rest)
@@ -141,10 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find(arguments: Sequence[str]) -> tuple[Command, str, list[str]]:
-    """Find the command that a command line names, its full name and its arguments.
-
-    :param arguments: the command line.
-    """
+    """Find the command that a command line names, its full name and its arguments."""
     command, prog = ROOT, "medqn"
     arguments = list(arguments)
     while arguments and arguments[0] in command.commands:
@@ -155,13 +164,11 @@ def find(arguments: Sequence[str]) -> tuple[Command, str, list[str]]:
 
 
 def words_of(command: Command, prog: str = "medqn") -> dict[str, list[str]]:
-    """List what may follow each command: the names of commands, or flags.
+    """List what may follow each command, from one on: the names of commands, or flags."""
+    from medqn_tianshou.commands.completion import flags_of
 
-    :param command: where to start.
-    :param prog: its full name.
-    """
     if command.make_parser is not None:
-        return {prog: completion.flags_of(command.make_parser(prog))}
+        return {prog: flags_of(command.make_parser(prog))}
     words = {prog: [*command.commands, "--help", *(["--version"] if prog == "medqn" else [])]}
     for name, inner in command.commands.items():
         words |= words_of(inner, f"{prog} {name}")
@@ -175,7 +182,7 @@ def _help(command: Command, prog: str, arguments: Sequence[str]) -> int:
     if command is ROOT:
         text = OVERVIEW.format(commands=listing)
     else:
-        text = f"{ROOT.commands[prog.split()[1]].summary.capitalize()}.\n\n{listing}\n"
+        text = f"{command.summary.capitalize()}.\n\n{listing}\n"
     parser = Parser(prog=prog, usage=f"{prog} COMMAND ...", description=text)
     parser.add_argument("command", nargs="?", help="one of the names above")
     if command is ROOT:

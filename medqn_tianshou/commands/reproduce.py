@@ -235,7 +235,9 @@ def main(
             [line for line in lines if not args.only or line.slug in args.only],
             retries=args.retries,
             out=out,
-            start_executor=lambda plans: make_executor(parser, args, plans, use_ray=False),
+            start_executor=lambda plans: make_executor(
+                plans, jobs=args.jobs, address=args.address, use_ray=False
+            ),
             command=shlex.join(command),
         ),
     )
@@ -248,7 +250,8 @@ def run_command(parser: Parser, out: Path, run: Callable[[], None]) -> int:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
-        run()
+        with parser.reporting():
+            run()
     except (RuntimeError, SweepFileError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1

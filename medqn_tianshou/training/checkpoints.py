@@ -1,48 +1,15 @@
 """The checkpoints of a run: when to write one, where, and which of them to keep."""
 
-import argparse
-import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from medqn_tianshou.training.options import CheckpointInterval
 
 FOLDER = "checkpoints"
 _ENDING = ".checkpoint"
-DEFAULT_INTERVAL = "10m"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointInterval:
-    """How often to write a checkpoint: after so many steps or minutes, whichever comes first."""
-
-    env_steps: int | None = None
-    minutes: float | None = None
-
-    def __str__(self) -> str:
-        steps = None if self.env_steps is None else str(self.env_steps)
-        minutes = None if self.minutes is None else f"{self.minutes:g}m"
-        return ",".join(filter(None, (steps, minutes)))
-
-
-def checkpoint_interval(text: str) -> CheckpointInterval:
-    """Argument type for ``50000`` (environment steps), ``10m`` (minutes) or ``50000,10m``."""
-    interval: dict[str, Any] = {}
-    for part in text.split(","):
-        minutes = re.fullmatch(r"(\d+(?:\.\d+)?)m", part)
-        steps = re.fullmatch(r"\d+", part)
-        if minutes and float(minutes[1]) > 0 and "minutes" not in interval:
-            interval["minutes"] = float(minutes[1])
-        elif steps and int(part) > 0 and "env_steps" not in interval:
-            interval["env_steps"] = int(part)
-        else:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} must be environment steps, as 50000, minutes, as 10m, or both: 50000,10m"
-            )
-    return CheckpointInterval(**interval)
 
 
 class Checkpoints:

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: the layout of its custom scalars, the probe, the HParams tab."""
+"""The TensorBoard page of a run: layout of the custom scalars, probe states, HParams tab."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import ObservationBuffer, Observations, RealStateSampler
 
 PROBE_STATES = 64
-"""Two passes over so many cost one update's time, every thousand environment steps."""
+"""Two passes over these cost the time of one update, every thousand environment steps."""
 
 
 def _chart(*tags: str) -> list[Any]:
@@ -42,18 +42,18 @@ LAYOUT = {
         "CUDA, MB": _chart("memory/cuda_mb", "memory/peak_cuda_mb"),
     },
 }
-"""Of the tab Custom Scalars: categories, their charts, and the tags of each."""
+"""The tab Custom Scalars: categories, their charts, and the tags of each chart."""
 
 
 class Probe:
-    """Asks the networks about a fixed set of states, whenever a log is due.
+    """Evaluates the networks on a fixed set of states.
 
-    The states are taken from the replay buffer once, as soon as it holds enough, and kept: a change
-    of the greedy action there is what was forgotten or learned (Figure 2 of the paper, live). They
-    are drawn by a generator of their own, so that a run's numbers are the same without them.
+    The states are sampled from the replay buffer once, as soon as it has enough: a change of the
+    greedy action in one of them was forgotten or learned (Figure 2 of the paper, live). They have
+    a generator of their own, so that a run's numbers are the same without them.
 
     :param buffer: the replay buffer.
-    :param size: how many states; a smaller buffer gives as many as it holds.
+    :param size: how many states, or the size of the buffer if that is smaller.
     """
 
     def __init__(self, buffer: ObservationBuffer, size: int = PROBE_STATES) -> None:
@@ -67,7 +67,6 @@ class Probe:
     def measure(self, policy: MeDQNPolicy) -> dict[str, float]:
         """Measure the Q network on the probe states; nothing before there are any.
 
-        :param policy: the policy.
         :return: ``q_mean``, the mean value of the best action; ``q_abs_max``, the largest absolute
             value of any; ``target_drift``, the root mean square distance to the target network;
             ``churn``, from the second time on: the share of states whose best action has changed.
@@ -76,9 +75,8 @@ class Probe:
             if len(self._buffer) < self._size:
                 return {}
             self._states = RealStateSampler(seed=0).sample(self._size, self._buffer)
-        # forward, not a call: torch.compile would translate the network for this batch size, too.
-        q_BA: torch.Tensor = policy.model.forward(self._states)[0]
-        target_q_BA: torch.Tensor = policy.model_old.forward(self._states)[0]
+        q_BA: torch.Tensor = policy.model(self._states)[0]
+        target_q_BA: torch.Tensor = policy.model_old(self._states)[0]
         figures = torch.stack(
             (
                 q_BA.max(dim=1).values.mean(),
@@ -94,7 +92,7 @@ class Probe:
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states and their last greedy actions: a run that goes on keeps its probe."""
+        """Return the states and their last greedy actions; a resumed run keeps its probe."""
         states = None if self._states is None else np.asarray(self._states)
         return {"states": states, "greedy": self._greedy_B}
 
@@ -107,12 +105,12 @@ def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -
     """Write a run's settings and final figures for the HParams tab.
 
     :param writer: a TensorBoard ``SummaryWriter``.
-    :param folder: the run's, with its ``config.json``.
+    :param folder: the run's folder.
     :param metrics: the final figures; those that are None are left out.
     """
     try:
         config = json.loads((folder / "config.json").read_text())
-    except FileNotFoundError:  # a training without a script has none
+    except FileNotFoundError:  # a training built by hand has none
         return
     values = {name: entry["value"] for name, entry in config["settings"].items()}
     values |= {name: config[name] for name in ("task", "algo", "seed", "device")}

@@ -1,4 +1,4 @@
-"""Runs Tianshou's OffpolicyTrainer by the paper's clocks and leaves a run folder behind."""
+"""Runs Tianshou's OffpolicyTrainer by the paper's clocks, and writes the run folder."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from tianshou.policy import BasePolicy
 from tianshou.trainer import OffpolicyTrainer
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, NonFiniteLossError
-from medqn_tianshou.algorithm.schedules import Schedule
+from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.envs.state import envs_state, set_envs_state
 from medqn_tianshou.replay import CompactVectorReplayBuffer
@@ -20,7 +20,7 @@ from medqn_tianshou.replay.tianshou_buffers import (
 from medqn_tianshou.training.checkpoints import Checkpoints
 from medqn_tianshou.training.memory import MemoryMonitor
 from medqn_tianshou.training.run_folder import RunFolder
-from medqn_tianshou.training.run_logger import RunLogger, Summary
+from medqn_tianshou.training.run_logger import RunLogger
 from medqn_tianshou.training.run_state import (
     load_policy_state,
     load_trainer_state,
@@ -28,11 +28,13 @@ from medqn_tianshou.training.run_state import (
     trainer_state,
 )
 from medqn_tianshou.training.seeding import global_random_state, set_global_random_state
+from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.summary import Summary
 from medqn_tianshou.training.wandb_mirror import WandbMirror
 
 
 class RunError(Exception):
-    """A run that cannot go on; its text is for the user."""
+    """A run that cannot continue; the text is for the user."""
 
 
 class _Stopped(Exception):  # noqa: N818 (it is no error)
@@ -42,101 +44,65 @@ class _Stopped(Exception):  # noqa: N818 (it is no error)
 class Training:
     """A run of Tianshou's OffpolicyTrainer, from the warm-up to the summary.
 
-    :param policy: the policy, on its device.
-    :param train_collector: explores and stores.
     :param test_collector: evaluates; None does not evaluate.
-    :param run: where the files go.
-    :param monitor: measures memory.
-    :param epsilon: exploration by environment step.
-    :param epsilon_test: exploration in evaluations.
-    :param warmup_env_steps: random steps before the first update.
-    :param warmup_counts: whether those are the first of the run's steps, as in the paper's
-        low-dimensional and MinAtar experiments, or come before them, as in Tianshou's Atari one.
-    :param total_env_steps: environment steps of the run.
-    :param step_per_epoch: environment steps between evaluations; there is one at the end, too.
-    :param step_per_collect: environment steps between updates, the paper's C_current.
-    :param update_per_step: updates per environment step.
-    :param batch_size: transitions per update; 0 is the whole buffer, as MeDQN(U) uses it.
-    :param target_update_env_steps: the paper's C_target where it counts environment steps; None
-        leaves the target network to the policy, which counts gradient steps.
-    :param episodes_per_test: episodes per evaluation.
-    :param return_window: how many training episodes a training return averages over.
     :param checkpoints: writes the run's checkpoints; None writes none.
     :param on_collect: called with the environment step before each collect, after the update.
-    :param show_progress: whether to draw a progress bar.
-    :param memory_cap: the most bytes that the process should take, where the buffer is compact.
-    :param wandb: the run on Weights & Biases, if it is there, too.
     """
 
     def __init__(
         self,
         *,
+        settings: TrainingSettings,
         policy: MeDQNPolicy,
         train_collector: LeanCollector,
         test_collector: LeanCollector | None,
         run: RunFolder,
         monitor: MemoryMonitor,
-        epsilon: Schedule,
-        epsilon_test: float = 0.0,
-        warmup_env_steps: int,
-        warmup_counts: bool = False,
-        total_env_steps: int,
-        step_per_epoch: int,
-        step_per_collect: int,
-        update_per_step: float,
-        batch_size: int,
-        target_update_env_steps: int | None = None,
-        episodes_per_test: int = 1,
-        return_window: int = 100,
         checkpoints: Checkpoints | None = None,
         on_collect: Callable[[int], None] | None = None,
         show_progress: bool = True,
-        memory_cap: int | None = None,
         wandb: WandbMirror | None = None,
     ) -> None:
         env_num = train_collector.env_num
+        self.settings = settings
         self.policy = policy
         self.run_folder = run
         self.train_collector = train_collector
         self._test_collector = test_collector
-        self._warmup_env_steps = -(-warmup_env_steps // env_num) * env_num
-        self._clock_start = self._warmup_env_steps if warmup_counts else 0
-        self._epsilon = epsilon
-        self._epsilon_test = epsilon_test
-        self._total_env_steps = total_env_steps
-        self._step_per_epoch = step_per_epoch
-        self._step_per_collect = step_per_collect
-        self._target_update_env_steps = target_update_env_steps
+        self._warmup_env_steps = -(-settings.warmup_steps // env_num) * env_num
+        self.clock_start = self._warmup_env_steps if settings.warmup_counts else 0
+        """Environment steps that count before the trainer's step 0."""
+        self._epsilon = LinearSchedule(
+            settings.eps_train, settings.eps_train_final, settings.eps_decay_steps
+        )
         self.checkpoints = checkpoints
         self.stop_signal: int | None = None
         """Set by a signal: the run ends before the next training step, with a checkpoint."""
-        self._is_continued = False
+        self._is_resumed = False
         self._on_collect = on_collect
         self.logger = RunLogger(
+            settings=settings,
             run=run,
             policy=policy,
             monitor=monitor,
             buffer=train_collector.buffer,
-            total_env_steps=total_env_steps,
-            clock=lambda: int(self.trainer.env_step) + self._clock_start,
-            clock_start=self._clock_start,
+            clock=lambda: int(self.trainer.env_step) + self.clock_start,
+            clock_start=self.clock_start,
             evaluates=test_collector is not None,
-            return_window=return_window,
             show_progress=show_progress,
-            memory_cap=memory_cap,
             wandb=wandb,
         )
-        train_collector.on_episode_end = self._note_episode
+        train_collector.on_episode_end = self._log_episode
         self.trainer = OffpolicyTrainer(
             policy=policy,
             train_collector=train_collector,
             test_collector=test_collector,
-            max_epoch=-(-total_env_steps // step_per_epoch),
-            step_per_epoch=step_per_epoch,
-            step_per_collect=step_per_collect,
-            update_per_step=update_per_step,
-            episode_per_test=episodes_per_test,
-            batch_size=batch_size,
+            max_epoch=-(-settings.total_env_steps // settings.env_steps_per_epoch),
+            step_per_epoch=settings.env_steps_per_epoch,
+            step_per_collect=settings.step_per_collect,
+            update_per_step=settings.updates_per_env_step,
+            episode_per_test=settings.episodes_per_evaluation,
+            batch_size=0 if settings.uses_whole_buffer else settings.batch_size,  # 0: all
             train_fn=self._before_collect,
             test_fn=self._before_evaluation,
             save_best_fn=self._save_best if test_collector is not None else None,
@@ -148,10 +114,13 @@ class Training:
         )
 
     def run(self) -> Summary:
-        """Train to the end, or until a signal, and leave everything in the run folder."""
+        """Train to the end, or until a signal; all results are in the run folder.
+
+        :raises RunError: if the loss is no longer a number, or a checkpoint cannot be written.
+        """
         status = "failed"
         try:
-            if not self._is_continued:
+            if not self._is_resumed:
                 self.warm_up()
                 self.trainer.reset(reset_collectors=False)
             self._run_epochs()
@@ -164,7 +133,7 @@ class Training:
             try:
                 summary = self._close(status)
             except OSError:
-                if status != "failed":  # else the first error tells more
+                if status != "failed":  # otherwise the first error says more
                     raise
             finally:
                 self.run_folder.unlock()
@@ -191,14 +160,15 @@ class Training:
         """Run the trainer from where it is, which may be in the middle of an epoch."""
         # Not its run(): that would start from step 0, and its epochs are all of one length. Here
         # they end at multiples of it by the run's clock, and the last one at the end of the run.
-        while (env_step := self.trainer.env_step + self._clock_start) < self._total_env_steps:
-            to_evaluation = self._step_per_epoch - env_step % self._step_per_epoch
-            self.trainer.step_per_epoch = min(to_evaluation, self._total_env_steps - env_step)
+        total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
+        while (env_step := self.trainer.env_step + self.clock_start) < total:
+            to_evaluation = interval - env_step % interval
+            self.trainer.step_per_epoch = min(to_evaluation, total - env_step)
             next(self.trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on, but for a compact replay buffer."""
-        self.train_collector.settle()  # it draws from numpy's generator
+        """Return all that the rest of the run depends on, except a compact replay buffer."""
+        self.train_collector.settle()  # it samples from numpy's generator
         buffer, evaluation = self.train_collector.buffer, self._test_collector
         compact = isinstance(buffer, CompactVectorReplayBuffer)
         return {
@@ -218,11 +188,10 @@ class Training:
     def load_state_dict(
         self, state: dict[str, Any], replay: CompactVectorReplayBuffer | None
     ) -> bool:
-        """Continue from what :meth:`state_dict` returned; :meth:`run` then goes on from there.
+        """Continue from what :meth:`state_dict` returned; :meth:`run` then resumes from there.
 
-        :param state: the state.
-        :param replay: the compact replay buffer, if it was one.
-        :return: False if the environments could not be put back and started new episodes.
+        :param replay: the compact replay buffer, if the run has one.
+        :return: False if the environments could not be restored and started new episodes.
         """
         buffer: Any = self.train_collector.buffer
         if isinstance(buffer, CompactVectorReplayBuffer) != (replay is not None):
@@ -234,7 +203,7 @@ class Training:
         ):  # fmt: skip
             raise ValueError(f"the replay buffer is not like this run's ({replay!r})")
         else:
-            vars(buffer).update(vars(replay))  # others hold the buffer: it stays the same object
+            vars(buffer).update(vars(replay))  # the collector and the logger keep this object
         load_policy_state(self.policy, state["policy"])
         load_trainer_state(self.trainer, state["trainer"])
         collected = state["train_collector"]
@@ -247,21 +216,16 @@ class Training:
         if self._test_collector is not None:
             self._test_collector.load_state_dict(state["test_collector"])
         self.logger.load_state_dict(state["logger"])
-        # Last: the environments' resets may have drawn from them.
+        # Last: the environments' resets may have sampled from them.
         set_global_random_state(state["random"])
-        self._is_continued = True
+        self._is_resumed = True
         return restored
 
     def abandon(self) -> None:
-        """Let go of the run folder without having trained."""
+        """Release the run folder without training."""
         self.train_collector.stop()
         self.logger.abandon()
         self.run_folder.unlock()
-
-    @property
-    def clock_start(self) -> int:
-        """Environment steps that count before the trainer's step 0."""
-        return self._clock_start
 
     def _write_checkpoint(self, env_step: int) -> None:
         if self.checkpoints is None:
@@ -274,49 +238,50 @@ class Training:
             raise RunError(
                 f"the checkpoint of env step {env_step} could not be written to "
                 f"{self.checkpoints.folder} ({error.strerror or error}); earlier ones are intact: "
-                f"make room, then go on with --resume {self.run_folder.path}"
+                f"make room, then continue with --resume {self.run_folder.path}"
             ) from error
 
     def warm_up(self) -> None:
-        """Play at random until the first update; the trainer goes on from there."""
-        # Not by the trainer: it would reset the environments after the warm-up, in mid-episode.
+        """Play at random until the first update."""
+        # The trainer would reset the environments after its own warm-up, in mid-episode.
         self.train_collector.reset()
         self.policy.set_eps(1.0)
         self.train_collector.collect(n_step=self._warmup_env_steps)
 
     @property
     def _steps_before_clock(self) -> int:
-        return self._warmup_env_steps - self._clock_start
+        return self._warmup_env_steps - self.clock_start
 
-    def _note_episode(self, collected: int, episode_return: float, length: int) -> None:
+    def _log_episode(self, collected: int, episode_return: float, length: int) -> None:
         if collected > self._steps_before_clock:
-            self.logger.note_episode(collected - self._steps_before_clock, episode_return, length)
+            self.logger.log_episode(collected - self._steps_before_clock, episode_return, length)
 
     def _before_collect(self, epoch: int, trainer_step: int) -> None:
-        env_step = trainer_step + self._clock_start
+        env_step = trainer_step + self.clock_start
         if self.stop_signal is not None:
             self._write_checkpoint(env_step)
             raise _Stopped
-        # Before anything of this training step: a run that goes on from here does it all again.
+        # Before anything of this training step: a run resumed from here repeats all of it.
         if self.checkpoints is not None and self.checkpoints.are_due(env_step):
             self._write_checkpoint(env_step)
         self.policy.set_eps(self._epsilon(env_step))
         self.policy.set_env_step(env_step)
         # Before a copy to the target network: after it, they would always agree.
         self.logger.before_collect(env_step)
-        if self._target_update_env_steps is not None:
+        interval = self.settings.target_copy_env_steps
+        if interval is not None:
             # The network changes only in updates, so a copy that falls due at any of the steps of
             # this collect is the copy made now: after the last update and before the next.
-            interval = self._target_update_env_steps
-            if -(-env_step // interval) * interval < env_step + self._step_per_collect:
+            next_copy = -(-env_step // interval) * interval
+            if next_copy < env_step + self.settings.step_per_collect:
                 self.policy.sync_weight()
         if self._on_collect is not None:
             self._on_collect(env_step)
 
     def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
-        self.train_collector.settle()  # both may draw from numpy's generator
+        self.train_collector.settle()  # both may sample from numpy's generator
         self.logger.before_evaluation()
-        self.policy.set_eps(self._epsilon_test)
+        self.policy.set_eps(self.settings.eps_test)
 
     def _save_best(self, _: BasePolicy[Any]) -> None:
         self.run_folder.save_policy("policy_best.pth", self.policy)

@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 MB = 10**6
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -123,9 +125,10 @@ class MemoryMonitor:
         self,
         buffer_nbytes: Callable[[], int] = lambda: 0,
         *,
-        device: torch.device | str = "cpu",
+        device: "torch.device | str" = "cpu",
     ) -> None:
-        self._device = torch.device(device)
+        self._on_cuda = str(device).startswith("cuda")
+        self._device = device
         self._buffer_nbytes = buffer_nbytes
         self._process = psutil.Process()
         self._largest_rss = 0
@@ -141,14 +144,19 @@ class MemoryMonitor:
         """Measure everything."""
         rss = self.rss()
         self._largest_rss = max(self._largest_rss, _high_water_mark())
-        on_cuda = self._device.type == "cuda"
+        cuda = peak_cuda = None
+        if self._on_cuda:
+            import torch
+
+            cuda = torch.cuda.memory_allocated(self._device)
+            peak_cuda = torch.cuda.max_memory_allocated(self._device)
         return MemoryUsage(
             rss=rss,
             peak_rss=self._largest_rss,
             children_rss=sum(map(_rss_or_zero, self._process.children(recursive=True))),
             buffer=self._buffer_nbytes(),
-            cuda=torch.cuda.memory_allocated(self._device) if on_cuda else None,
-            peak_cuda=torch.cuda.max_memory_allocated(self._device) if on_cuda else None,
+            cuda=cuda,
+            peak_cuda=peak_cuda,
         )
 
     def log(self, writer: Any, env_step: int) -> MemoryUsage:

@@ -1,102 +1,54 @@
-"""Follows a run: TensorBoard, ``progress.csv``, ``episodes.csv``, the progress bar, the summary."""
+"""Logs a run: TensorBoard, ``progress.csv``, ``episodes.csv``, the progress bar, the summary."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tianshou.data import ReplayBuffer
 from tianshou.utils import TensorboardLogger
-from tqdm import tqdm
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.dashboard import LAYOUT, Probe, write_hparams
 from medqn_tianshou.training.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.training.memory_watch import MemoryWatch
+from medqn_tianshou.training.progress_bar import ProgressBar
 from medqn_tianshou.training.run_folder import ProgressRow, RunFolder
+from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.summary import Summary, best_and_final
 from medqn_tianshou.training.wandb_mirror import MirroredWriter, WandbMirror
 
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_UPDATES = 100
-_BAR_SECONDS = 0.5
 _LAST_STEPS = (
     "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
     "last_save_step",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """How a run ended; also ``summary.json``. Returns are of evaluations, if there are any."""
-
-    status: str
-    """``finished``, ``interrupted`` (Ctrl-C, SIGTERM) or ``failed``."""
-    env_steps: int
-    gradient_steps: int
-    best_return: float | None
-    best_env_step: int | None
-    final_return: float | None
-    steps_per_s: float | None
-    """Training speed over the whole run, evaluation excluded."""
-    peak_rss_mb: float
-    buffer_mb: float
-    buffer_transitions: int
-
-    def text(self, folder: str) -> str:
-        """Write the summary for people.
-
-        :param folder: where the run's files are.
-        """
-        at_step = "" if self.best_env_step is None else f" at env step {self.best_env_step:,}"
-        lines = [
-            f"{self.status} after {self.env_steps:,} env steps, {self.gradient_steps:,} gradient "
-            f"steps",
-            f"  best return   {_number(self.best_return)}{at_step}",
-            f"  final return  {_number(self.final_return)}",
-            f"  speed         {_number(self.steps_per_s)} steps/s",
-            f"  peak RSS      {self.peak_rss_mb:.1f} MB",
-            f"  replay buffer {self.buffer_mb:.1f} MB, {self.buffer_transitions:,} transitions",
-            f"  files         {folder}",
-        ]
-        return "\n".join(lines)
-
-
 class RunLogger(TensorboardLogger):
-    """Tianshou's TensorBoard logger, and beside it everything else a user wants to see.
+    """Tianshou's TensorBoard logger, which also writes the run folder's tables and draws the bar.
 
-    :param run: the run's folder.
-    :param policy: the policy in training.
-    :param monitor: measures memory.
-    :param buffer: the replay buffer.
-    :param total_env_steps: the length of the run.
-    :param clock: tells the environment step now.
+    :param clock: returns the environment step now.
     :param clock_start: environment steps that count before the trainer's step 0.
-    :param evaluates: whether each evaluation gives a row in ``progress.csv``; otherwise each
+    :param evaluates: whether each evaluation writes a row to ``progress.csv``; otherwise each
         hundredth of the run does.
-    :param return_window: how many training episodes a training return averages over.
-    :param show_progress: whether to draw the bar.
-    :param memory_cap: the most bytes that the process should take, where the buffer is compact.
-    :param wandb: the run on Weights & Biases, if it is there, too.
     """
 
     def __init__(
         self,
         *,
+        settings: TrainingSettings,
         run: RunFolder,
         policy: MeDQNPolicy,
         monitor: MemoryMonitor,
         buffer: ReplayBuffer,
-        total_env_steps: int,
         clock: Callable[[], int],
-        clock_start: int = 0,
-        evaluates: bool = True,
-        return_window: int = 100,
+        clock_start: int,
+        evaluates: bool,
         show_progress: bool = True,
-        memory_cap: int | None = None,
         wandb: WandbMirror | None = None,
     ) -> None:
         run.await_event_file()
@@ -106,7 +58,7 @@ class RunLogger(TensorboardLogger):
             update_interval=LOG_EVERY_UPDATES,
             write_flush=False,
         )
-        # Tianshou's logger would pass over everything before the first interval is full.
+        # Tianshou's logger would skip everything before the first interval is full.
         self.last_log_train_step = -self.train_interval
         self.last_log_update_step = -self.update_interval
         self._wandb = wandb
@@ -120,31 +72,23 @@ class RunLogger(TensorboardLogger):
         self._last_speed = (clock_start, 0, 0.0)  # env step, gradient step, training seconds
         self._cap_is_known = False
         self._memory_watch = (
-            MemoryWatch(buffer, cap=memory_cap, rss=monitor.rss)
-            if memory_cap is not None and isinstance(buffer, CompactVectorReplayBuffer)
+            MemoryWatch(buffer, cap=settings.memory_cap, rss=monitor.rss)
+            if settings.memory_cap is not None and isinstance(buffer, CompactVectorReplayBuffer)
             else None
         )
         self._train_epsilon = 1.0
         self._clock, self._clock_start = clock, clock_start
-        self._row_interval = None if evaluates else max(total_env_steps // 100, 1)
+        self._row_interval = None if evaluates else max(settings.total_env_steps // 100, 1)
         self._next_row = 0
         self._last_row = (clock_start, 0.0)  # its env step and training seconds
         self._train_seconds = 0.0
         self._training_since: float | None = None
-        self._train_returns: deque[float] = deque(maxlen=return_window)
+        self._train_returns: deque[float] = deque(maxlen=settings.episodes_per_return)
         self._next_clock_log = 0
-        self._next_bar_update = 0.0
-        self._bar = tqdm(
-            total=total_env_steps,
-            unit=" steps",
-            desc="warm-up",
-            dynamic_ncols=True,
-            mininterval=_BAR_SECONDS if sys.stderr.isatty() else 30.0,
-            disable=not show_progress,
-        )
+        self._bar = ProgressBar(total_env_steps=settings.total_env_steps, show=show_progress)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later entries depend on, after all earlier ones were written."""
+        """Return all that later entries depend on, after earlier ones are written."""
         self.writer.flush()
         return {
             "last": {name: getattr(self, name) for name in _LAST_STEPS},
@@ -165,7 +109,8 @@ class RunLogger(TensorboardLogger):
         """Continue from what :meth:`state_dict` returned."""
         for name in _LAST_STEPS:
             setattr(self, name, int(state["last"][name]))
-        self.env_step = self._bar.n = self._bar.initial = int(state["env_step"])
+        self.env_step = int(state["env_step"])
+        self._bar.start_at(self.env_step)
         self._cap_is_known = bool(state["cap_is_known"])
         self._train_epsilon = float(state["train_epsilon"])
         self._next_row = int(state["next_row"])
@@ -188,7 +133,7 @@ class RunLogger(TensorboardLogger):
         return self._train_seconds + time.perf_counter() - self._training_since
 
     def before_collect(self, env_step: int) -> None:
-        """Note the time, write what is due and refresh the bar; to be called in ``train_fn``."""
+        """Start the training clock, write what is due and update the bar."""
         self.env_step = env_step
         self._train_epsilon = self.policy.eps  # an evaluation has its own
         now = time.perf_counter()
@@ -200,23 +145,21 @@ class RunLogger(TensorboardLogger):
         if self._row_interval is not None and env_step >= self._next_row:
             self._next_row = env_step + self._row_interval
             self._add_row(self.monitor.measure())
-        if now >= self._next_bar_update:
-            self._next_bar_update = now + _BAR_SECONDS
-            self._refresh_bar("training")
+        if self._bar.is_due(now):
+            self._update_bar("training")
 
     def before_evaluation(self) -> None:
-        """Stop the training clock; to be called in ``test_fn``."""
+        """Stop the training clock."""
         self._pause_training_clock()
-        self._refresh_bar("evaluating")
-        self._bar.refresh()  # it may take minutes until the next
+        self._update_bar("evaluating", at_once=True)
 
-    def note_episode(self, env_step: int, episode_return: float, length: int) -> None:
-        """Record a training episode."""
+    def log_episode(self, env_step: int, episode_return: float, length: int) -> None:
+        """Log a training episode."""
         self._train_returns.append(episode_return)
         self.run.add_episode(env_step, episode_return, length)
 
     def log_train_data(self, log_data: dict[str, Any], step: int) -> None:
-        """Log as Tianshou does, by our clock."""
+        """Log as Tianshou does, by the clock of the run."""
         self.env_step = step + self._clock_start
         super().log_train_data(log_data, self.env_step)
 
@@ -231,52 +174,38 @@ class RunLogger(TensorboardLogger):
         super().log_test_data(log_data, self.env_step)
         returns = log_data["returns_stat"]
         self._add_row(self._log_clocks(), float(returns["mean"]), float(returns["std"]))
-        self._refresh_bar("evaluated")
+        self._update_bar("evaluated")
 
     def abandon(self) -> None:
-        """Close everything, nothing having been logged."""
+        """Close everything; nothing was logged."""
         if self._wandb is not None:
             self._wandb.close("failed", {})
         self._bar.close()
         self.finalize()
 
     def close(self, status: str, env_step: int) -> Summary:
-        """Take the last measurements, close everything and sum up.
-
-        :param status: how the run ended.
-        :param env_step: where it ended.
-        """
+        """Take the last measurements, close everything and summarise the run."""
         self._pause_training_clock()
         self.env_step = env_step
         usage = self._log_clocks()
         if self._row_interval is not None:
             self._add_row(usage)
-        self._refresh_bar(status)
+        self._update_bar(status)
         self._bar.close()
-        returns = [
-            (row.eval_return_mean if self._row_interval is None else row.train_return, row.env_step)
-            for row in self.run.rows
-        ]
-        known = [(value, step) for value, step in returns if value is not None]
-        best = max(known, key=lambda entry: entry[0], default=(None, None))
         summary = Summary(
             status=status,
             env_steps=env_step,
             gradient_steps=self.policy.gradient_steps,
-            best_return=best[0],
-            best_env_step=best[1],
-            final_return=known[-1][0] if known else None,
+            **best_and_final(self.run.rows, evaluated=self._row_interval is None),
             steps_per_s=self._speed(self._clock_start, 0.0),
             peak_rss_mb=usage.peak_rss / MB,
             buffer_mb=usage.buffer / MB,
             buffer_transitions=len(self.buffer),
         )
-        names = ("best_return", "final_return", "steps_per_s", "peak_rss_mb", "buffer_mb")
-        metrics = {name: getattr(summary, name) for name in names}
         if self._wandb is not None:
-            self._wandb.close(status, metrics)
+            self._wandb.close(status, summary.metrics)
             self._wandb = None
-        write_hparams(self.writer, self.run.path, metrics)
+        write_hparams(self.writer, self.run.path, summary.metrics)
         self.finalize()
         return summary
 
@@ -285,27 +214,26 @@ class RunLogger(TensorboardLogger):
             self._wandb.add(tag, value, self.env_step)
 
     def _log_clocks(self) -> MemoryUsage:
-        """Write memory, epsilon, lambda, speed and Q values; keep to the memory cap."""
-        said = self._memory_watch and self._memory_watch.check()
-        if said:
-            self._bar.write(said, file=sys.stderr)
-        if not self._cap_is_known and getattr(self.buffer, "is_capped", False):
-            self._cap_is_known = True
-            self._bar.write(
-                f"replay buffer: its {format_bytes(self.buffer.max_bytes)} hold "
-                f"{len(self.buffer):,} transitions now, not {self.buffer.maxsize:,}; "
-                "the oldest go first",
-                file=sys.stderr,
-            )
-        for tag, value in (
-            ("train/epsilon", self._train_epsilon),
-            ("train/consolidation_coef", self.policy.consolidation_coef),
-        ):
+        """Log memory, epsilon, lambda, speed and Q values; keep to the memory cap."""
+        message = self._memory_watch and self._memory_watch.check()
+        if message:
+            self._bar.message(message)
+        buffer = self.buffer
+        if isinstance(buffer, CompactVectorReplayBuffer) and not self._cap_is_known:
+            self._cap_is_known = buffer.is_capped
+            if buffer.is_capped:
+                self._bar.message(
+                    f"replay buffer: its {format_bytes(buffer.max_bytes or 0)} hold "
+                    f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first"
+                )
+        values = {
+            "train/epsilon": self._train_epsilon,
+            "train/consolidation_coef": self.policy.consolidation_coef,
+            **self._speeds_since_last_log(),
+            **{f"probe/{tag}": value for tag, value in self._probe.measure(self.policy).items()},
+        }
+        for tag, value in values.items():
             self.writer.add_scalar(tag, value, global_step=self.env_step)
-        for tag, value in self._speeds_since_last_log().items():
-            self.writer.add_scalar(f"speed/{tag}", value, global_step=self.env_step)
-        for tag, value in self._probe.measure(self.policy).items():
-            self.writer.add_scalar(f"probe/{tag}", value, global_step=self.env_step)
         return self.monitor.log(self.writer, self.env_step)
 
     def _speeds_since_last_log(self) -> dict[str, float]:
@@ -315,8 +243,8 @@ class RunLogger(TensorboardLogger):
             return {}
         self._last_speed = (self.env_step, self.policy.gradient_steps, self.train_seconds)
         return {
-            "env_steps_per_s": (self.env_step - env_step) / elapsed,
-            "gradient_steps_per_s": (self.policy.gradient_steps - gradient_step) / elapsed,
+            "speed/env_steps_per_s": (self.env_step - env_step) / elapsed,
+            "speed/gradient_steps_per_s": (self.policy.gradient_steps - gradient_step) / elapsed,
         }
 
     def _add_row(
@@ -349,16 +277,9 @@ class RunLogger(TensorboardLogger):
         self._train_seconds = self.train_seconds
         self._training_since = None
 
-    def _refresh_bar(self, activity: str) -> None:
-        fields = {"RSS": format_bytes(self.monitor.rss())}
-        if self._train_returns:
-            fields["train"] = _number(self._train_return())
-        if self.run.rows and self.run.rows[-1].eval_return_mean is not None:
-            fields["eval"] = _number(self.run.rows[-1].eval_return_mean)
-        self._bar.set_description_str(activity, refresh=False)
-        self._bar.set_postfix(fields, refresh=False)
-        self._bar.update(self.env_step - self._bar.n)
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"
+    def _update_bar(self, activity: str, *, at_once: bool = False) -> None:
+        evaluated = self.run.rows[-1].eval_return_mean if self.run.rows else None
+        returns = {"train": self._train_return(), "eval": evaluated}
+        figures = {name: f"{value:.2f}" for name, value in returns.items() if value is not None}
+        figures = {"RSS": format_bytes(self.monitor.rss()), **figures}
+        self._bar.update(activity, self.env_step, figures, at_once=at_once)

@@ -18,10 +18,7 @@ _TRAINER_FIELDS = (
 
 
 def policy_state(policy: MeDQNPolicy) -> State:
-    """Return networks, optimizer, learning-rate schedule, counters and the sampler's state.
-
-    :param policy: the policy.
-    """
+    """Return networks, optimizer, learning-rate schedule, counters and the sampler's state."""
     optim = policy.optim.state_dict()
     schedule = policy.lr_scheduler
     return {
@@ -36,11 +33,7 @@ def policy_state(policy: MeDQNPolicy) -> State:
 
 
 def load_policy_state(policy: MeDQNPolicy, state: State) -> None:
-    """Continue from what :func:`policy_state` returned.
-
-    :param policy: a policy built as that one was.
-    :param state: its state.
-    """
+    """Continue from what :func:`policy_state` returned of a policy built the same way."""
     # The values are copied into the parameters: these keep device and memory layout.
     policy.load_state_dict(
         {name: torch.from_numpy(array) for name, array in state["networks"].items()}
@@ -63,7 +56,7 @@ def load_policy_state(policy: MeDQNPolicy, state: State) -> None:
 
 
 def _like(value: Any, parameter: torch.Tensor) -> Any:
-    """A value of the optimizer's; in the parameter's memory layout, where there is one for each."""
+    """Return a value of the optimizer's state; in the parameter's memory layout if of its shape."""
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.from_numpy(value)
@@ -75,10 +68,7 @@ def _like(value: Any, parameter: torch.Tensor) -> Any:
 
 
 def trainer_state(trainer: OffpolicyTrainer) -> State:
-    """Return what Tianshou's trainer carries from one training step to the next.
-
-    :param trainer: the trainer, before a collect.
-    """
+    """Return what Tianshou's trainer keeps from one training step to the next."""
     return {
         **{name: getattr(trainer, name) for name in _TRAINER_FIELDS},
         "epoch": trainer.epoch,
@@ -88,11 +78,7 @@ def trainer_state(trainer: OffpolicyTrainer) -> State:
 
 
 def load_trainer_state(trainer: OffpolicyTrainer, state: State) -> None:
-    """Continue from what :func:`trainer_state` returned; the epoch is to be entered anew.
-
-    :param trainer: a trainer built as that one was.
-    :param state: its state.
-    """
+    """Continue from what :func:`trainer_state` returned; the trainer enters the epoch again."""
     for name in _TRAINER_FIELDS:
         setattr(trainer, name, state[name])
     # Entering an epoch counts it.

@@ -12,10 +12,7 @@ from medqn_tianshou.training.loop import Training
 
 @contextmanager
 def stop_on_signals(training: Training) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a run after its training step; a second one ends it at once.
-
-    :param training: the run.
-    """
+    """Let SIGINT and SIGTERM end a run after its training step; a second one ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

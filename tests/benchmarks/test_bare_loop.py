@@ -57,7 +57,7 @@ def test_frames_are_stacked_within_episodes_and_rewards_end_with_them():
 def test_the_bare_loop_sees_the_game_that_the_others_see():
     setup = setups.Setup("atari", [*races.MEDQN_C20, *SMALL_ATARI, "--warmup-steps", "40"])
     loop = bare_loop.BareAtariLoop(setup)
-    generator = np.random.default_rng(setup.args.seed)
+    generator = np.random.default_rng(setup.value.seed)
     envs = setup.make_vector_envs()
     obs, _ = envs.reset()
     shown = []

@@ -7,7 +7,6 @@ from tianshou.data import Batch
 
 from benchmarks import setups
 from benchmarks.speed import bare_learner, bare_loop, contestants, races, stock
-from medqn_tianshou.training import build
 
 SMALL_ATARI = ["--buffer-size", "500"]
 
@@ -43,22 +42,9 @@ UPDATES = {
 
 
 def our_policy(setup, states):
-    if setup.family == "atari":
-        envs = setup.make_vector_envs()
-        policy = setup.script.make_policy(setup.settings, device="cpu", envs=envs, sampler_seed=0)
-        envs.close()
-    else:
-        env = setup.make_env()
-        model = setup.script.make_model(setup.settings, env)
-        policy = build.build_policy(
-            setup.settings,
-            model=model,
-            optim=build.make_optimizer(model, setup.value.optimizer, setup.value.lr),
-            observation_space=env.observation_space,
-            action_space=env.action_space,
-            sampler_seed=0,
-            total_env_steps=100,
-        )
+    envs = setup.make_vector_envs()
+    policy = setup.family.make_policy(setup.value, device="cpu", envs=envs, sampler_seed=0)
+    envs.close()
     policy.set_consolidation_coef(setup.value.lambda_end)
     policy.state_sampler = states
     return policy

@@ -4,9 +4,10 @@ import builtins
 
 import pytest
 
-from medqn_tianshou.experiments import atari, lowdim, minatar
+from medqn_tianshou.commands import train
+from medqn_tianshou.commands.flags import make_train_parser
+from medqn_tianshou.experiments.settings import AtariSettings
 
-SCRIPTS = {"lowdim": lowdim, "minatar": minatar, "atari": atari}
 ALL, ENV_CLOCK = ("lowdim", "minatar", "atari"), ("lowdim", "minatar")
 QBERT = "QbertNoFrameskip-v4"
 
@@ -111,7 +112,7 @@ CASES = [(family, *case) for families, *case in BAD for family in families]
 
 def error_of(family, capsys, arguments):
     with pytest.raises(SystemExit) as exit_info:
-        SCRIPTS[family].main(arguments)
+        train.main(family, arguments)
     assert exit_info.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -153,11 +154,10 @@ def test_a_machine_without_minatar_names_the_install_command(tmp_path, monkeypat
 
 
 def test_uniform_states_of_frames_are_warned_of(capsys):
-    script = SCRIPTS["atari"]
-    parser = script.make_parser()
-    script.resolve(parser, parser.parse_args(["--sampling", "uniform"]))
+    parser = make_train_parser("atari")
+    train.parse_run(parser, AtariSettings, ["--sampling", "uniform"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: --sampling uniform")
     assert "the paper takes real" in line
-    script.resolve(parser, parser.parse_args([]))
+    train.parse_run(parser, AtariSettings, [])
     assert capsys.readouterr().err == ""

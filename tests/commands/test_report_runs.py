@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -13,10 +12,15 @@ from scripts import ROOT
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.report import page
 from medqn_tianshou.commands.report.groups import group_runs
-from medqn_tianshou.commands.report.runs import RecordedRun, Setting, find_runs, read_runs
+from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import HUMAN, scale_of
 from medqn_tianshou.envs.atari import atari_tasks
-from medqn_tianshou.experiments.settings import load_settings, resolve_settings
+from medqn_tianshou.experiments.settings import (
+    AtariSettings,
+    Setting,
+    load_settings,
+    resolve_settings,
+)
 
 pytest.importorskip("rliable")
 
@@ -160,10 +164,9 @@ def test_raw_folders_and_run_folders_are_found_once():
 def write_atari_run(folder, game, algo, seed, evaluations, **flags):
     """A run folder as the Atari script leaves it, without what a report does not read."""
     task = f"{game}NoFrameskip-v4"
-    settings = resolve_settings("atari", algo=algo, task=task, flags=flags)
+    settings = resolve_settings(AtariSettings, algo=algo, task=task, overrides=flags)
     folder.mkdir(parents=True)
-    written = {name: asdict(setting) for name, setting in settings.items()}
-    config = {"task": task, "algo": algo, "seed": seed, "settings": written}
+    config = {"task": task, "algo": algo, "seed": seed, "settings": settings.written()}
     (folder / "config.json").write_text(json.dumps(config))
     steps = 100_000 * len(evaluations)
     summary = {"status": "finished", "env_steps": steps, "steps_per_s": 200.0}

@@ -1,4 +1,4 @@
-"""Sweeps: what a file expands to, and that every run is run once, whatever happens to it."""
+"""Sweeps: every run is run once, whatever happens to it."""
 
 import csv
 import json
@@ -8,47 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import product
 
 import psutil
 import pytest
 from scripts import ROOT
+from sweep_files import GOOD, SHORT, write
 
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.sweep import command as sweep
-from medqn_tianshou.commands.sweep.file import read_sweep
-from medqn_tianshou.commands.sweep.plans import PROCESS_NBYTES, plan_run
 from medqn_tianshou.commands.sweep.ray_executor import has_ray
 from medqn_tianshou.commands.sweep.runner import LocalExecutor, Runner
-from medqn_tianshou.commands.sweep.table import SweepTable
-from medqn_tianshou.experiments.settings import load_settings
-from medqn_tianshou.training.memory import MB
 
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra sweep")
-SHORT = """
-family = "lowdim"
-tasks = ["MountainCar-v0"]
-algorithms = ["dqn"]
-seeds = {seeds}
-
-[settings]
-steps = {steps}
-warmup-steps = 100
-step-per-collect = 8
-max-episode-steps = 50
-return-window = 3
-checkpoint-every = 200
-"""
 ENVIRONMENT = {
     **os.environ,
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": str(ROOT),
 }
-
-
-def write(path, text):
-    path.write_text(text)
-    return path
 
 
 def short_sweep(folder, steps, seeds, more=""):
@@ -168,7 +144,7 @@ def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(tmp_path, fl
     process.send_signal(signal.SIGINT)
     code, said = finish(process)
     assert code == 130
-    assert "the same command goes on from the checkpoints" in said
+    assert "the same command resumes from the checkpoints" in said
     assert not run.is_running()
     assert [entry["state"] for entry in status(out).values()] == ["stopped", "waiting"]
     summary = json.loads((folder / "summary.json").read_text())
@@ -216,153 +192,6 @@ def test_a_failed_run_fails_the_sweep_and_finished_ones_are_skipped(tmp_path, ca
     assert "other settings: steps was 300, not 301; name another" in capsys.readouterr().err
 
 
-FULL = """
-name = "a study"
-family = "lowdim"
-tasks = ["Catcher", "MountainCar-v0"]
-algorithms = ["medqn-u", "dqn"]
-seeds = [3, 5]
-
-[settings]
-steps = 2000
-lr = [0.001, 0.01]
-double = true
-
-[settings.medqn-u]
-lambda_end = [2, 4]
-
-[[variant]]
-name = "plain"
-
-[[variant]]
-name = "small/buffer"
-algorithms = ["dqn"]
-buffer-size = 500
-double = false
-"""
-
-
-def test_a_file_expands_to_the_product_of_its_axes(tmp_path):
-    study = read_sweep(write(tmp_path / "study.toml", FULL))
-    plans = study.plans(tmp_path / "out")
-    expected = set()
-    for seed, task, lr in product((3, 5), ("Catcher", "MountainCar-v0"), (0.001, 0.01)):
-        common = ("--task", task, "--steps", "2000", "--lr", str(lr), "--seed", str(seed))
-        for end in (2, 4):
-            flags = ("--algo", "medqn-u", "--double", "--lambda-end", str(end))
-            expected.add(frozenset(common + flags))
-        expected.add(frozenset((*common, "--algo", "dqn", "--double")))
-        small = ("--algo", "dqn", "--no-double", "--buffer-size", "500")
-        expected.add(frozenset(common + small))
-    assert {frozenset(plan.flags) for plan in plans} == expected
-    assert len(plans) == len(expected) == 32
-    assert len({plan.name for plan in plans}) == 32
-    assert len({plan.parent for plan in plans}) == 32
-    assert [plan.identity["seed"] for plan in plans] == [3] * 16 + [5] * 16
-    assert "Catcher_dqn_small-buffer_lr=0.01_seed3" in {plan.name for plan in plans}
-    # Flags alone make the run: the sweep's own are not settings.
-    one = next(plan for plan in plans if plan.name == "Catcher_dqn_small-buffer_lr=0.01_seed3")
-    assert one.identity | {
-        "task": "Catcher", "algo": "dqn", "seed": 3, "steps": 2000, "lr": 0.01, "double": False,
-        "buffer_size": 500,
-    } == one.identity  # fmt: skip
-    assert one.parent == tmp_path / "out/runs/small-buffer_lr=0.01/Catcher/dqn/3"
-
-
-def test_the_file_in_the_docs_is_right_and_as_large_as_told(tmp_path):
-    page = (ROOT / "docs/sweeps.md").read_text()
-    study, variants = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    told = int(re.search(r"= (\d+) runs", page)[1])
-    assert len(read_sweep(write(tmp_path / "study.toml", study)).plans(tmp_path)) == told
-    # MeDQN(U) with its first variant's own lambda-end, and with the axis; DQN with the second.
-    both = read_sweep(write(tmp_path / "both.toml", study + variants)).plans(tmp_path)
-    assert len(both) == 2 * 5 * (2 + 4 + 2)
-
-
-def test_a_dry_run_tells_the_runs_and_what_they_take_and_writes_nothing(tmp_path, capsys):
-    file = write(tmp_path / "study.toml", FULL)
-    out = tmp_path / "out"
-    assert command.main(["sweep", str(file), "--dry-run", "--out", str(out)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    table, typed = lines[1:33], lines[34:]
-    assert len(typed) == 32
-    assert all(line.startswith("medqn train lowdim --task ") for line in typed)
-    assert all(re.search(r" run +1 +0 +800\.\d MB +2,000$", line) for line in table)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("figure", ["fig4a", "fig4b"])
-def test_the_memory_of_a_raw_buffer_is_predicted_to_the_byte(tmp_path, figure):
-    record = json.loads((ROOT / f"docs/results/{figure}/raw/DQN_seed0.json").read_text())
-    flags = ["--task", record["task"], "--algo", "dqn"]
-    plan = plan_run("lowdim", flags, name="a", logdir=tmp_path)
-    predicted = plan.memory_nbytes - PROCESS_NBYTES["lowdim"]
-    assert predicted / MB == pytest.approx(record["summary"]["buffer_mb"])
-    assert record["summary"]["peak_rss_mb"] < plan.memory_nbytes / MB
-
-
-def test_compact_buffers_are_predicted_above_what_was_measured_and_below_raw(tmp_path):
-    def predicted(family, *flags):
-        plan = plan_run(family, flags, name="a", logdir=tmp_path)
-        return plan.memory_nbytes - PROCESS_NBYTES[family]
-
-    size = ("--buffer-size", "100000")
-    seaquest = predicted("minatar", "--game", "seaquest", "--algo", "dqn", *size)
-    measured = (ROOT / "docs/results/memory/README.md").read_text()
-    per_transition = float(re.search(r"\| compact +\| ([\d.]+)", measured)[1])
-    assert per_transition * 1e5 < seaquest < 2 * per_transition * 1e5
-    battle_zone = float(re.search(r"\| BattleZone +\| [\d.]+ +\| ([\d.]+)", measured)[1])
-    atari = ("--task", "BattleZoneNoFrameskip-v4", *size)
-    assert battle_zone * 1e5 < predicted("atari", *atari) < 7056e5 / 10
-    assert predicted("atari", *atari, "--replay", "raw") > 7056e5
-    assert predicted("atari", *atari, "--memory-cap", "5M") == 5e6
-
-
-def test_threads_are_cpus(tmp_path):
-    plan = plan_run("lowdim", ["--threads", "3"], name="a", logdir=tmp_path)
-    assert (plan.cpus, plan.gpus) == (3, 0)
-    assert load_settings("lowdim")["common"]["threads"]["value"] == 1
-    assert plan_run("lowdim", [], name="a", logdir=tmp_path).cpus == 1
-
-
-GOOD = SHORT.format(steps=300, seeds=1)
-BAD = [
-    ("family", "famly", "famly = 'lowdim'", "did you mean family?"),
-    ('"lowdim"', '"lodim"', "family = 'lodim'", "did you mean lowdim?"),
-    ("steps", "stebs", "settings.stebs = 300", "did you mean steps?"),
-    ("steps = 300", "steps = 0", "argument --steps", "whole number of at least 1"),
-    ("steps = 300", "steps = 90", "argument --steps: 90", "must exceed the 100 steps"),
-    ("steps = 300", "lambda-end = 2", "--lambda-end: 2", "take --algo medqn-u or medqn-r"),
-    ("steps = 300", "seed = 3", "settings.seed = 3", "list it in seeds"),
-    ("steps = 300", "logdir = 'x'", "settings.logdir = 'x'", "use --out"),
-    ("steps = 300", "steps = []", "settings.steps = []", "axis without values"),
-    ("steps = 300", "steps = [300, 300]", "settings.steps", "300 twice"),
-    ("steps = 300", "steps = 1979-05-27", "settings.steps", "must be a number, a text"),
-    ("steps = 300", "double = 3", "run MountainCar-v0 dqn seed0", "3"),
-    ('"MountainCar-v0"', '"Catchr"', "'Catchr'", "did you mean Catcher?"),
-    ('["dqn"]', '["dqm"]', "algorithms = 'dqm'", "did you mean dqn?"),
-    ('["dqn"]', "[]", "algorithms = []", "a list of names"),
-    ("seeds = 1", "seeds = 0", "seeds = 0", "how many, as 5"),
-    ("seeds = 1", "seeds = [1, 1]", "seeds = [1, 1]", "twice"),
-    ("[settings]", "[settings.dqm]\nlr = 1\n[settings]", "settings.dqm", "did you mean dqn?"),
-    ("[settings]", "[[variant]]\nlr = 1\n[settings]", "variant 1", "add name"),
-    ("[settings]", "[settings", "is not TOML", "mend it"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "found", "remedy"), BAD)
-def test_a_bad_file_gets_one_line_and_nothing_is_run(tmp_path, capsys, old, new, found, remedy):
-    assert old in GOOD
-    file = write(tmp_path / "bad.toml", GOOD.replace(old, new, 1))
-    with pytest.raises(SystemExit) as exit_info:
-        command.main(["sweep", str(file), "--out", str(tmp_path / "out")])
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    for text in (f"argument FILE: {file}", found, remedy):
-        assert text in line
-    assert not (tmp_path / "out").exists()
-
-
 def test_bad_command_lines_get_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("medqn_tianshou.commands.sweep.executors.has_ray", lambda: False)
     file = write(tmp_path / "good.toml", GOOD)
@@ -401,65 +230,3 @@ def test_a_second_sweep_in_the_folder_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Runner, "run", start_another)
     command.main(arguments)
     assert "is in use by another sweep" in capsys.readouterr().err
-
-
-def test_processes_start_while_their_memory_fits(tmp_path, monkeypatch):
-    plans = [
-        plan_run("lowdim", ["--seed", str(seed)], name=str(seed), logdir=tmp_path)
-        for seed in range(3)
-    ]
-    executor = LocalExecutor(3)
-    executor._memory_left = 2 * plans[0].memory_nbytes
-    monkeypatch.setattr("medqn_tianshou.commands.sweep.attempts.start", lambda *_: None)
-    for plan in plans[:2]:
-        assert executor.has_room(plan)
-        executor.start(plan, tmp_path)
-    assert not executor.has_room(plans[2])
-
-
-class Terminal:
-    """A terminal that shows what a real one would: lines, and the cursor that goes up."""
-
-    def __init__(self):
-        self.lines, self.row = [], 0
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        for up, line in re.findall(r"\x1b\[(\d+)A|\x1b\[2K([^\n]*)\n", text):
-            if up:
-                self.row -= int(up)
-            else:
-                self.lines[self.row : self.row + 1] = [line]
-                self.row += 1
-        if text.endswith("\x1b[J"):
-            del self.lines[self.row :]
-
-    def flush(self):
-        pass
-
-
-def test_the_table_on_a_terminal_is_redrawn_in_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    plans = read_sweep(write(tmp_path / "good.toml", GOOD.replace("seeds = 1", "seeds = 2"))).plans(
-        tmp_path
-    )
-    runner = Runner(plans, folder=tmp_path, retries=0)
-    first, second = runner.runs.values()
-    terminal = Terminal()
-    table = SweepTable(terminal)
-    table.show([first, second])
-    assert terminal.lines[0] == "2 waiting"
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "episodes.csv").write_text("env_step,return,length\n50,-1,50\n90,-2.5,40\n95,-")
-    first.state, first.folder, first.attempts = "running", folder, 1
-    second.state, second.reason = "failed", "killed by SIGKILL"
-    table.show([first, second])
-    assert terminal.lines[0] == "1 running, 1 failed"
-    assert terminal.lines[2].split() == [
-        "MountainCar-v0_dqn_seed0", "running", "90", "of", "300", "-2.5", "1",
-    ]  # fmt: skip
-    assert terminal.lines[3].endswith("killed by SIGKILL")
-    assert len(terminal.lines) == 4

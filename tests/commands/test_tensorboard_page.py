@@ -6,7 +6,7 @@ import pytest
 from browser import CHROMIUM, CURVES, DRIVER, TEXT, browse, serve, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from medqn_tianshou.experiments import lowdim
+from medqn_tianshou.commands import train
 from medqn_tianshou.training.dashboard import LAYOUT
 
 pytestmark = pytest.mark.skipif(
@@ -20,7 +20,7 @@ ALL_CHARTS = (1500, 2600)
 def test_every_chart_draws_its_curves_and_the_hparams_tab_has_the_figures(tmp_path):
     flags = "--algo medqn-u --steps 3300 --eval-every 1500 --max-episode-steps 200 --no-progress"
     flags += " --step-per-collect 10"
-    assert lowdim.main([*flags.split(), "--logdir", str(tmp_path)]) == 0
+    assert train.main("lowdim", [*flags.split(), "--logdir", str(tmp_path)]) == 0
     (config,) = tmp_path.glob("**/config.json")
     events = EventAccumulator(str(config.parent))
     events.Reload()

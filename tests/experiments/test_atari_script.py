@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
-from scripts import ROOT
+from scripts import ROOT, load_script
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from medqn_tianshou.commands import train
 from medqn_tianshou.experiments import atari
 
 SCRIPT = ROOT / "atari/atari_medqn.py"
@@ -23,7 +25,7 @@ SHORT = "--epoch 2 --step-per-epoch 120 --step-per-collect 4 --buffer-size 300 -
 SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1", "--eps-decay-steps", "240"]
 
 
-main = atari.main
+main = partial(train.main, "atari")
 
 
 def run_folder(logdir):
@@ -109,6 +111,21 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     one, other = (progress(run_folder(tmp_path / name)) for name in "ab")
     for key in ("eval_return_mean", "eval_return_std", "train_return", "gradient_step"):
         assert [row[key] for row in one] == [row[key] for row in other]
+
+
+@pytest.mark.parametrize("flags", ["", "--algo dqn --double --huber --overlap"])
+def test_the_script_and_the_command_give_the_same_parameters(tmp_path, flags):
+    command = parameters_after(tmp_path / "command", *flags.split())
+    logdir = tmp_path / "script"
+    script = load_script("atari/atari_medqn.py")
+    arguments = [*SHORT, "--no-progress", "--logdir", str(logdir), *flags.split()]
+    assert script.main(arguments) == 0
+    assert same(command, torch.load(run_folder(logdir) / "policy_last.pth", weights_only=True))
+    one, other = (
+        json.loads((run_folder(tmp_path / name) / "config.json").read_text())
+        for name in ("command", "script")
+    )
+    assert one["settings"] == other["settings"]
 
 
 @pytest.mark.parametrize(

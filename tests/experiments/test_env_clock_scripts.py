@@ -2,28 +2,23 @@
 
 import csv
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from scripts import ROOT
 
 from medqn_tianshou import MeDQNPolicy
-from medqn_tianshou.experiments import lowdim, minatar
-from medqn_tianshou.experiments.settings import load_settings, resolve_settings
+from medqn_tianshou.commands import train
+from medqn_tianshou.experiments.families import FAMILIES
+from medqn_tianshou.experiments.settings import load_settings
 from medqn_tianshou.training.seeding import RunSeeds
 
-SCRIPTS = {
-    "lowdim": (lowdim, "--task"),
-    "minatar": (minatar, "--game"),
-}
+TASK_FLAGS = {"lowdim": "--task", "minatar": "--game"}
 RUNS = [
     (family, task, algo)
-    for family in SCRIPTS
+    for family in TASK_FLAGS
     for task in load_settings(family)["task"]
     for algo in load_settings(family)["algo"]
 ]
@@ -36,9 +31,8 @@ def run_folder(logdir):
 
 
 def run(family, task, algo, logdir, *flags):
-    script, task_flag = SCRIPTS[family]
-    arguments = [task_flag, task, "--algo", algo, "--logdir", str(logdir), *LOWDIM, *flags]
-    assert script.main(arguments) == 0
+    arguments = [TASK_FLAGS[family], task, "--algo", algo, "--logdir", str(logdir), *LOWDIM, *flags]
+    assert train.main(family, arguments) == 0
     return run_folder(logdir)
 
 
@@ -77,12 +71,11 @@ def run(family, task, algo, logdir, *flags):
     ],
 )
 def test_settings_are_those_of_the_papers_tables(family, task, algo, expected):
-    settings = resolve_settings(family, algo=algo, task=task)
-    names = (
-        "lr", "buffer_size", "consolidation_epochs", "lambda_end",
-        "target_update_env_steps", "step_per_collect",
-    )  # fmt: skip
-    assert tuple(settings[name].value for name in names) == expected
+    settings = FAMILIES[family].settings(task, algo=algo)
+    assert (
+        settings.lr, settings.buffer_size, settings.consolidation_epochs, settings.lambda_end,
+        settings.target_update_env_steps, settings.step_per_collect,
+    ) == expected  # fmt: skip
 
 
 @pytest.mark.parametrize(("family", "task", "algo"), RUNS)
@@ -145,10 +138,8 @@ def test_the_target_network_is_copied_at_the_papers_env_steps(
     monkeypatch.setattr(MeDQNPolicy, "sync_weight", noted_sync)
     monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
     run(family, task, algo, tmp_path, "--steps", "1700")
-    settings = resolve_settings(family, algo=algo, task=task)
-    interval, target_interval = (
-        settings[name].value for name in ("step_per_collect", "target_update_env_steps")
-    )
+    settings = FAMILIES[family].settings(task, algo=algo)
+    interval, target_interval = settings.step_per_collect, settings.target_update_env_steps
     stop = 100 + len(updates) * interval
     expected = expected_sync_updates(interval, target_interval, 100, stop)
     # Not those before the first update: the networks are equal then.
@@ -275,21 +266,11 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(family, task,
 )
 def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, family, flags, parts):
     with pytest.raises(SystemExit) as exit_info:
-        SCRIPTS[family][0].main(flags.split())
+        train.main(family, flags.split())
     assert exit_info.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     for part in parts:
         assert part in line
-
-
-def test_a_run_from_the_shell_prints_its_summary(tmp_path):
-    script = "minatar/minatar_medqn.py"
-    command = [sys.executable, script, "--game", "breakout", "--logdir", tmp_path, *LOWDIM]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
-    assert f"final return  {summary['final_return']:.2f}" in result.stdout
-    assert f"{summary['gradient_steps']} gradient steps" in result.stdout
 
 
 def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(tmp_path):

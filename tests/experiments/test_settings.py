@@ -1,14 +1,30 @@
 """The settings files: every value has a source, and every combination builds a policy."""
 
+import json
+import pickle
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from medqn_tianshou.algorithm import loss, samplers
+from medqn_tianshou.envs import atari as atari_envs
 from medqn_tianshou.envs.atari import atari_tasks
-from medqn_tianshou.experiments import atari
-from medqn_tianshou.experiments.settings import load_settings, resolve_settings
+from medqn_tianshou.experiments.atari import ATARI as FAMILY
+from medqn_tianshou.experiments.lowdim import LOWDIM
+from medqn_tianshou.experiments.settings import (
+    AtariSettings,
+    load_settings,
+    resolve_settings,
+    settings_of,
+)
+from medqn_tianshou.experiments.settings import atari as atari_settings
+from medqn_tianshou.replay import tianshou_buffers
+from medqn_tianshou.training import settings as training_settings
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.run_config import RunConfig
 
 ATARI = load_settings("atari")
 
@@ -44,43 +60,91 @@ def test_every_named_task_exists():
     ],
 )
 def test_medqn_has_the_papers_choice_for_each_game(game, lambda_end, c_current):
-    settings = resolve_settings("atari", algo="medqn", task=f"{game}NoFrameskip-v4")
-    assert settings["lambda_end"].value == lambda_end
-    assert settings["step_per_collect"].value == c_current
-    assert settings["buffer_size"].value == 100_000
-    assert settings["lambda_end"].source == ("ours" if game == "Breakout" else "release")
+    settings = resolve_settings(AtariSettings, algo="medqn", task=f"{game}NoFrameskip-v4")
+    assert settings.lambda_end == lambda_end
+    assert settings.step_per_collect == c_current
+    assert settings.buffer_size == 100_000
+    assert settings.sources["lambda_end"] == ("ours" if game == "Breakout" else "release")
 
 
 def test_dqn_is_the_papers_baseline():
-    settings = resolve_settings("atari", algo="dqn", task="QbertNoFrameskip-v4")
-    values = {name: setting.value for name, setting in settings.items()}
-    assert values["buffer_size"] == 1_000_000
-    assert values["step_per_collect"] == 10
-    assert values["lambda_start"] == values["lambda_end"] == 0.0
-    assert values["epoch"] * values["step_per_epoch"] == 12_500_000
+    settings = resolve_settings(AtariSettings, algo="dqn", task="QbertNoFrameskip-v4")
+    assert settings.buffer_size == 1_000_000
+    assert settings.step_per_collect == 10
+    assert settings.lambda_start == settings.lambda_end == 0.0
+    assert settings.epoch * settings.step_per_epoch == settings.total_env_steps == 12_500_000
 
 
 def test_a_flag_wins_and_is_named_as_the_source():
     settings = resolve_settings(
-        "atari", algo="medqn", task="QbertNoFrameskip-v4", flags={"lambda_end": 0.0, "lr": None}
+        AtariSettings, algo="medqn", task="QbertNoFrameskip-v4", overrides={"lambda_end": 0.0}
     )
-    assert (settings["lambda_end"].value, settings["lambda_end"].source) == (0.0, "flag")
-    assert settings["lr"].source == "tianshou"
+    assert (settings.lambda_end, settings.sources["lambda_end"]) == (0.0, "flag")
+    assert settings.sources["lr"] == "tianshou"
 
 
 @pytest.mark.parametrize("algo", ATARI["algo"])
 @pytest.mark.parametrize("task", [*ATARI["task"], "PongNoFrameskip-v4"])
 def test_every_setting_builds_a_policy(algo, task):
-    parser = atari.make_parser()
-    args = parser.parse_args(["--task", task, "--algo", algo])
-    settings = atari.resolve(parser, args)
+    settings = FAMILY.settings(task, algo=algo)
     envs = SimpleNamespace(
         observation_space=[spaces.Box(0, 255, (4, 84, 84), np.uint8)],
         action_space=[spaces.Discrete(6)],
     )
-    policy = atari.make_policy(settings, device="cpu", envs=envs, sampler_seed=0)
-    total = settings["epoch"].value * settings["step_per_epoch"].value
-    policy.set_env_step(total)
-    assert policy.consolidation_coef == settings["lambda_end"].value
+    policy = FAMILY.make_policy(settings, device="cpu", envs=envs, sampler_seed=0)
+    policy.set_env_step(settings.epoch * settings.step_per_epoch)
+    assert policy.consolidation_coef == settings.lambda_end
     assert (policy.n_step, policy.freq, policy.is_double) == (3, 500, False)
     assert policy.optim.defaults["lr"] == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("declared", "meant"),
+    [
+        (training_settings.Sampling, samplers.Sampling),
+        (training_settings.ConsolidationKind, loss.ConsolidationKind),
+        (training_settings.Reduction, loss.Reduction),
+        (training_settings.Replay, tianshou_buffers.Replay),
+        (atari_settings.Backend, atari_envs.Backend),
+    ],
+)
+def test_choices_are_those_of_the_code_they_are_for(declared, meant):
+    assert get_args(declared) == get_args(meant)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "setting", "remedy"),
+    [
+        ({"lr": 0.0}, "lr", "must be a number above 0"),
+        ({"batch_size": 1.5}, "batch_size", "must be a whole number of at least 1"),
+        ({"batch_size": True}, "batch_size", "must be a whole number"),
+        ({"double": 1}, "double", "must be a bool"),
+        ({"replay": "zip"}, "replay", "choose from compact, raw"),
+        ({"buffer_size": 20}, "buffer_size", "take at least 32"),
+        ({"training_num": 3}, "training_num", "choose a divisor"),
+        ({"bufer_size": 20}, "bufer_size", "did you mean buffer_size?"),
+        ({"algo": "sarsa"}, "algo", "choose from medqn, dqn"),
+        ({"task": "Qbert"}, "task", "did you mean QbertNoFrameskip-v4?"),
+    ],
+)
+def test_a_bad_value_raises_an_error_with_setting_value_and_remedy(overrides, setting, remedy):
+    with pytest.raises(ConfigError) as error_info:
+        FAMILY.settings(**overrides)
+    error = error_info.value
+    assert (error.setting, error.value) == (setting, overrides[setting])
+    assert remedy in error.remedy
+    assert str(error) == f"{setting}={overrides[setting]!r} {error.remedy}"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
+
+
+def test_settings_of_a_run_folder_are_those_it_was_trained_with():
+    settings = LOWDIM.settings("Catcher", algo="dqn", seed=3, lr=0.5)
+    written = json.loads(json.dumps(settings.written()))
+    content = {"task": "Catcher", "algo": "dqn", "seed": 3, "settings": written}
+    config = RunConfig.from_json({**content, "family": "lowdim"})
+    assert settings_of(config) == settings
+    assert settings_of(config).sources == settings.sources
+    assert config.identity == settings.identity
+    # Earlier versions wrote no family, and had a setting that is gone.
+    written["compile"] = {"value": False, "source": "ours"}
+    assert settings_of(RunConfig.from_json(content)) == settings

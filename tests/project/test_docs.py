@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -9,18 +10,17 @@ from scripts import ROOT, load_script
 
 import medqn_tianshou
 from medqn_tianshou.commands.figures import forgetting, sine
+from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.main import ROOT as COMMANDS
 from medqn_tianshou.commands.main import find, words_of
 from medqn_tianshou.commands.reproduce import make_parser as make_figures_parser
-from medqn_tianshou.experiments import atari, lowdim, minatar
+from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.figures import load_figures
-from medqn_tianshou.experiments.settings import load_settings, resolve_settings
+from medqn_tianshou.experiments.settings import load_settings
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 PARSERS = {
-    "atari/atari_medqn.py": atari.make_parser,
-    "minatar/minatar_medqn.py": minatar.make_parser,
-    "lowdim/lowdim_medqn.py": lowdim.make_parser,
+    **{f"{name}/{name}_medqn.py": partial(make_train_parser, name) for name in FAMILIES},
     "lowdim/sine.py": sine.make_parser,
     "lowdim/forgetting.py": forgetting.make_parser,
     "lowdim/lowdim_figures.py": lambda: make_figures_parser(load_figures("lowdim")),
@@ -148,8 +148,9 @@ def test_the_page_of_flags_is_that_of_the_command_lines():
 
 def test_every_flag_is_documented_and_every_documented_flag_exists():
     told = {flag for page in PAGES for flag in FLAG.findall(page.read_text())}
-    for make_parser in (atari.make_parser, minatar.make_parser, lowdim.make_parser):
-        flags = {flag for action in make_parser()._actions for flag in action.option_strings}
+    for family in FAMILIES:
+        actions = make_train_parser(family)._actions
+        flags = {flag for action in actions for flag in action.option_strings}
         assert {flag for flag in flags if flag.startswith("--")} - told == set()
     known = {
         flag for make in PARSERS.values() for a in make()._actions for flag in a.option_strings
@@ -184,6 +185,6 @@ def test_the_tasks_of_medqn_u_have_the_settings_that_the_page_tells():
     assert known.keys() - {"freeway"} == {name.lower() for _, name, *_ in rows}
     for _, name, *told in rows:
         family, task = known[name.lower()]
-        settings = resolve_settings(family, algo="medqn-u", task=task)
+        settings = FAMILIES[family].settings(task, algo="medqn-u")
         names = ("step_per_collect", "consolidation_epochs", "lambda_end")
-        assert [settings[key].value for key in names] == [float(value) for value in told]
+        assert [getattr(settings, key) for key in names] == [float(value) for value in told]

@@ -9,7 +9,7 @@ SHORTER = {"max_epoch=4": "max_epoch=1", "step_per_epoch=5_000": "step_per_epoch
 
 
 def code_of(page):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     return code
 
 

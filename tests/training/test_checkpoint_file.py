@@ -13,7 +13,7 @@ from tianshou.data import Batch
 
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
-from medqn_tianshou.training.checkpoints import checkpoint_interval
+from medqn_tianshou.training.options import checkpoint_interval
 
 STATE = {
     "numbers": [1, -2.5, 2**127, True, None, "text", float("inf")],

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 from resume_runs import (
@@ -24,12 +23,7 @@ from resume_runs import (
     train_and_kill,
 )
 from scripts import ROOT
-from tianshou.data import Batch
 
-from medqn_tianshou.envs.atari import make_atari_envs
-from medqn_tianshou.envs.workers import DeadWorkerError
-from medqn_tianshou.replay import CompactVectorReplayBuffer
-from medqn_tianshou.training.memory_watch import MemoryWatch
 from medqn_tianshou.training.run_folder import RunFolder
 
 FLAGS = f"--task MountainCar-v0 --algo medqn-u {LOWDIM}".split()
@@ -236,7 +230,7 @@ def test_flags_that_agree_with_the_run_are_accepted(killed, whole):
 
 def test_a_finished_run_cannot_be_resumed(whole, capsys):
     (line,) = error_of(capsys, "--resume", whole)
-    assert "has come to its end; start a new run" in line
+    assert "has finished; start a new run" in line
 
 
 def test_a_run_of_another_version_is_refused(killed, capsys):
@@ -245,6 +239,22 @@ def test_a_run_of_another_version_is_refused(killed, capsys):
     (killed / "config.json").write_text(json.dumps(config))
     (line,) = error_of(capsys, "--resume", killed)
     assert "another version: gamma was 0.5, not 0.99" in line
+
+
+def test_a_run_of_an_earlier_version_is_refused_with_one_line(killed, capsys):
+    config = json.loads((killed / "config.json").read_text())
+    assert config.pop("family") == "lowdim"
+    config["settings"]["compile"] = {"value": False, "source": "ours"}
+    (killed / "config.json").write_text(json.dumps(config))
+    (line,) = error_of(capsys, "--resume", killed)
+    assert f"argument --resume: {killed} is a run of an earlier version" in line
+    assert "start a new run" in line
+
+
+def test_a_run_of_another_family_is_refused_with_its_command(killed, capsys):
+    with pytest.raises(SystemExit):
+        SCRIPTS["minatar"].main(["--resume", str(killed)])
+    assert "is a run of lowdim; resume it with medqn train lowdim" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"arguments": 3}', '{"arguments": [1]}'])
@@ -266,47 +276,6 @@ def test_a_loss_that_is_no_number_stops_the_run_and_overwrites_nothing(tmp_path,
     assert f"the last checkpoint is {folder / 'checkpoints' / last}" in line
     assert json.loads((folder / "summary.json").read_text())["status"] == "failed"
     assert not (folder / "policy_last.pth").exists()
-
-
-def test_a_dead_environment_worker_is_named():
-    envs = make_atari_envs(
-        task="QbertNoFrameskip-v4", num_envs=2, seed=0, training=True, backend="ale"
-    )
-    try:
-        envs.reset()
-        envs.workers[1].process.kill()
-        with pytest.raises(DeadWorkerError, match=r"Qbert.* lost worker 1 \(process \d+, signal 9"):
-            envs.step(np.zeros(2, int))
-    finally:
-        envs.workers[0].process.kill()
-
-
-def test_the_buffer_gives_up_its_oldest_before_the_process_exceeds_its_cap():
-    buffer = CompactVectorReplayBuffer(5000, 1, random_seed=0)
-    rng = np.random.default_rng(0)
-    obs = rng.random((4001, 1, 50))
-    for i in range(4000):
-        step = {"obs": obs[i], "obs_next": obs[i + 1], "act": np.array([i % 3])}
-        ends = {name: np.array([False]) for name in ("terminated", "truncated", "done")}
-        buffer.add(Batch(step | ends | {"rew": np.array([float(i)])}))
-    full, newest = buffer.nbytes, buffer.rew.max()
-    base = 1_000_000
-    watch = MemoryWatch(buffer, cap=2 * base + full, rss=lambda: base + buffer.nbytes)
-    assert watch.check() is None
-    assert len(buffer) == 4000
-    cap = base + full
-    watch = MemoryWatch(buffer, cap=cap, rss=lambda: base + buffer.nbytes)
-    said = watch.check()
-    assert base + buffer.nbytes <= 0.91 * cap
-    gone = 4000 - len(buffer)
-    assert 0 < gone < 3000
-    assert f"evicted its oldest {gone:,} transitions" in said
-    assert buffer[:].rew.tolist() == list(range(gone, 4000))
-    assert buffer.rew.max() == newest
-    assert watch.check() is None
-    too_small = MemoryWatch(buffer, cap=base // 2, rss=lambda: base + buffer.nbytes)
-    assert not too_small.is_on
-    assert too_small.check() is None
 
 
 def test_logs_hold_each_step_once_after_many_resumes(tmp_path, monkeypatch, whole):

@@ -11,8 +11,9 @@ import torch
 from resume_runs import LOWDIM, resume, run_folder, scalars, train, train_and_kill
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from medqn_tianshou.experiments import lowdim
+from medqn_tianshou.commands import train as train_command
 from medqn_tianshou.training import wandb_mirror
+from medqn_tianshou.training.loop import Training
 
 FLAGS = (
     f"--task MountainCar-v0 --algo medqn-u {LOWDIM} --eval-every 160 --step-per-collect 4".split()
@@ -145,7 +146,7 @@ def test_a_resumed_run_sends_each_step_once(tmp_path, monkeypatch, capsys, stub,
     if collects > 15:
         resume("lowdim", killed, capsys)
     else:  # there is no checkpoint yet: it starts over
-        assert lowdim.main(["--resume", str(killed), "--no-progress"]) == 0
+        assert train_command.main("lowdim", ["--resume", str(killed), "--no-progress"]) == 0
     whole, before, after = stub.runs
     assert before.options["id"] == after.options["id"] != whole.options["id"]
     assert after.options["resume"] == "allow"
@@ -157,7 +158,7 @@ def test_a_run_that_was_stopped_is_told_so_and_goes_on(tmp_path, monkeypatch, ca
     flags = [*FLAGS, "--wandb", "medqn"]
     train("lowdim", tmp_path / "whole", *flags)
     stopped = tmp_path / "stopped"
-    before_collect = lowdim.Training._before_collect
+    before_collect = Training._before_collect
 
     def stop_after_an_evaluation(self, epoch, trainer_step):
         if trainer_step == 220:  # after the warm-up of 100
@@ -165,9 +166,9 @@ def test_a_run_that_was_stopped_is_told_so_and_goes_on(tmp_path, monkeypatch, ca
         before_collect(self, epoch, trainer_step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(lowdim.Training, "_before_collect", stop_after_an_evaluation)
+        patch.setattr(Training, "_before_collect", stop_after_an_evaluation)
         arguments = [*flags, "--no-progress", "--logdir", str(stopped)]
-        assert lowdim.main(arguments) == 128 + 15
+        assert train_command.main("lowdim", arguments) == 128 + 15
     assert resume("lowdim", run_folder(stopped), capsys) == 320
     whole, before, after = stub.runs
     assert (before.summary["status"], before.exit_code) == ("interrupted", 130)
@@ -199,7 +200,7 @@ def test_a_server_that_refuses_stops_a_new_run_but_not_one_that_goes_on(
     assert "argument --wandb: medqn cannot be logged to (No API key configured.)" in line
     assert "--wandb-mode offline" in line
     assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
-    assert lowdim.main(["--resume", str(killed), "--no-progress"]) == 0
+    assert train_command.main("lowdim", ["--resume", str(killed), "--no-progress"]) == 0
     assert "continues without it" in capsys.readouterr().err
 
 

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medqn_tianshou.commands.agent import AgentError, family_of
 from medqn_tianshou.commands.report.curves import Curve, read_curve
-from medqn_tianshou.experiments.settings import Setting, Settings
+from medqn_tianshou.experiments.settings import Settings, family_of
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.run_config import RunConfig
 
 Metric = Literal["train", "eval"]
 
@@ -130,8 +131,8 @@ def read_run(file: Path) -> RecordedRun:
     in_folder = file.name == "config.json"
     try:
         config = json.loads(file.read_text())
-        settings = {name: Setting(**entry) for name, entry in config["settings"].items()}
-        family = family_of(config)
+        run_config = RunConfig.from_json(config)
+        settings, family = run_config.settings, family_of(run_config)
         rows = _rows(file.with_name("progress.csv")) if in_folder else []
         summary = _read_summary(file, rows) if in_folder else config["summary"]
         speed = summary["steps_per_s"]
@@ -158,7 +159,7 @@ def read_run(file: Path) -> RecordedRun:
                 if row["eval_return_mean"]
             ),
         )
-    except AgentError as error:
+    except ConfigError as error:
         raise UnusableRunError(str(error)) from error
     except _UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}"

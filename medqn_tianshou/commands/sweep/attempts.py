@@ -1,6 +1,6 @@
 """One attempt at a run: its process, from the start to the end.
 
-This module is sent to the workers of a cluster as it is, so it imports the standard library alone.
+Ray sends this module to the workers of a cluster, so it imports the standard library alone.
 """
 
 import os
@@ -18,9 +18,9 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start the process of a run.
 
-    :param arguments: what the run's module is called with.
-    :param output: the file for what it prints.
-    :param threads: how many it may have.
+    :param arguments: the arguments of the module.
+    :param output: the file for its output.
+    :param threads: how many threads it may have.
     :param module: the module to run.
     """
     with open(output, "wb") as file:  # noqa: PTH123 (one line, and no other import)
@@ -30,19 +30,14 @@ def start(
             stdin=subprocess.PIPE,  # closed when this process ends, which the run watches
             stdout=file,
             stderr=subprocess.STDOUT,
-            # Ctrl-C is for the sweep alone, which then tells its runs: two signals would be one
-            # too many, as the second one stops a run without a checkpoint.
+            # Ctrl-C is for the sweep alone, which then stops its runs: a second signal would stop
+            # a run without a checkpoint.
             start_new_session=True,
         )
 
 
 def attempt(arguments: Sequence[str], output: str, threads: int) -> int:
-    """Run to the end; return the exit code. An interruption lets the run write its checkpoint.
-
-    :param arguments: what the run's module is called with.
-    :param output: the file for what it prints.
-    :param threads: how many it may have.
-    """
+    """Run to the end; return the exit code. An interruption lets the run write its checkpoint."""
     process = start(arguments, output, threads)
     while process.poll() is None:
         try:

@@ -1,8 +1,8 @@
 """Run tasks x algorithms x settings x seeds, as a small file lists them.
 
-Each run is a process of its own, tried again from its checkpoint when it fails; the same command
-again goes on where the sweep was, and finished runs are not run again. Runs on Ray, by memory and
-threads, if the extra `sweep` is installed; else one after another. The file, for example:
+Each run is a process of its own. A run that fails is resumed from its checkpoint. The same command
+resumes an interrupted sweep; finished runs are not run again. Ray places the runs by memory and
+threads, if the extra `sweep` is installed; otherwise they run one after another. An example file:
 
   family = "lowdim"
   tasks = ["MountainCar-v0", "Catcher"]
@@ -32,26 +32,23 @@ from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.commands.sweep.executors import EXTRA, add_runner_arguments, make_executor
 from medqn_tianshou.commands.sweep.file import SweepFileError, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.ray_executor import has_ray
+from medqn_tianshou.commands.sweep.ray_executor import RayError, has_ray
 from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable, align
 from medqn_tianshou.files.lock import InUseError, ProcessLock
 from medqn_tianshou.training.memory import format_bytes
-from medqn_tianshou.training.resuming import config_difference, read_config
+from medqn_tianshou.training.run_config import RunConfigError, read_config
 
 
 def make_parser(prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param prog: the command that the user typed.
-    """
+    """Build the command line; ``prog`` is the command that the user typed."""
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE", help="the sweep, a TOML file")
     parser.add_argument(
         "--out", type=Path, help="the folder of the sweep (default: log/sweeps/NAME)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="tell the runs and what they take; run nothing"
+        "--dry-run", action="store_true", help="list the runs and what they take; run nothing"
     )
     parser.add_argument(
         "--no-ray", action="store_true", help="run processes of this machine, without Ray"
@@ -61,11 +58,7 @@ def make_parser(prog: str | None = None) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run the command line; return the exit code.
-
-    :param arguments: the command line; None takes the process's.
-    :param prog: the command that the user typed.
-    """
+    """Run the command line; return the exit code."""
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     if args.no_ray and args.address is not None:
@@ -98,9 +91,15 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
         print(f"{why}: {args.jobs or 1} at a time, on this machine", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
-        runner.run(make_executor(parser, args, left, use_ray=use_ray and bool(left)))
+        with parser.reporting():
+            executor = make_executor(
+                left, jobs=args.jobs, address=args.address, use_ray=use_ray and bool(left)
+            )
+        runner.run(executor)
+    except RayError as error:
+        parser.error(str(error))
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from the checkpoints", file=sys.stderr)
+        print("stopped; the same command resumes from the checkpoints", file=sys.stderr)
         return 130
     failed = [run for run in runner.runs.values() if run.state == "failed"]
     for run in failed:
@@ -116,7 +115,7 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
 def _print_plans(plans: Sequence[RunPlan]) -> None:
     rows = [["run", "", "CPUs", "GPUs", "memory", "env steps"]]
     for plan in plans:
-        todo = "skip: finished" if plan.finished_folder() else "go on" if plan.folder() else "run"
+        todo = "skip: finished" if plan.finished_folder() else "resume" if plan.folder() else "run"
         memory = format_bytes(plan.memory_nbytes)
         rows.append(
             [plan.name, todo, str(plan.cpus), str(plan.gpus), memory, f"{plan.env_steps:,}"]
@@ -126,10 +125,13 @@ def _print_plans(plans: Sequence[RunPlan]) -> None:
 
 
 def _check_same_runs(parser: Parser, plans: Sequence[RunPlan], out: Path) -> None:
-    """Refuse to go on with runs that the file has changed since."""
+    """Refuse to resume runs whose settings in the file have changed."""
     for plan in plans:
-        for config in plan.parent.glob("*/config.json"):
-            changed = config_difference(read_config(parser, config.parent), plan.identity)
+        for path in plan.parent.glob("*/config.json"):
+            try:
+                changed = read_config(path.parent).difference(plan.identity)
+            except RunConfigError:
+                changed = f"{path} cannot be read"
             if changed:
                 problem = f"holds {plan.name} with other settings: {changed}; name another"
                 parser.bad("--out", out, problem)

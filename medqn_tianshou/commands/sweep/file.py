@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
-from medqn_tianshou.commands.sweep.plans import FAMILIES, PlanError, RunPlan, parser_of, plan_run
-from medqn_tianshou.experiments.settings import load_settings
+from medqn_tianshou.commands.sweep.plans import PlanError, RunPlan, parser_of, plan_run
+from medqn_tianshou.experiments.families import FAMILIES
 
 KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant", "figure")
 OF_THE_SWEEP = {
@@ -19,25 +19,25 @@ OF_THE_SWEEP = {
     "seed": "list it in seeds",
     "logdir": "use --out",
     "no-progress": "leave it out",
-    "resume": "leave it out: runs go on by themselves",
-    "auto-resume": "leave it out: runs go on by themselves",
+    "resume": "leave it out: the sweep resumes its runs",
+    "auto-resume": "leave it out: the sweep resumes its runs",
     "watch": "leave it out",
     "render": "leave it out",
     "help": "leave it out",
 }
-"""Flags that a sweep gives its runs itself, and what to do instead."""
+"""Flags that the sweep sets for its runs, and what to do instead."""
 
 
 class SweepFileError(ValueError):
-    """A file that is not right; its text names key, value and remedy."""
+    """A wrong sweep file; the text names key, value and remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """A named set of settings.
 
-    :param name: its name; empty for the only one of a file without variants.
-    :param algorithms: those it is for.
+    :param name: its name; empty for the only variant of a file without variants.
+    :param algorithms: the algorithms it is for.
     :param settings: flags and values; a list is an axis.
     """
 
@@ -48,15 +48,10 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What a file says, checked but for the values of flags.
+    """The content of a sweep file, checked except for the values of flags.
 
-    :param name: its name.
-    :param family: whose experiments it runs.
-    :param tasks: the tasks.
-    :param algorithms: the algorithms.
-    :param seeds: the seeds.
     :param settings: flags and values of all runs; a list is an axis.
-    :param own_settings: those of an algorithm's runs, which win over these.
+    :param own_settings: flags and values of an algorithm's runs, which win over ``settings``.
     :param variants: named sets of settings, which win over both; at least one.
     """
 
@@ -119,23 +114,21 @@ class Sweep:
 def read_sweep(path: Path) -> Sweep:
     """Read a file and check all but the values of flags.
 
-    :param path: the file.
-    :raises SweepFileError: if it is not right.
+    :raises SweepFileError: if the file is wrong.
     """
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise SweepFileError(f"cannot be read ({error.strerror}); name a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SweepFileError(f"is not TOML ({error}); mend it") from None
+        raise SweepFileError(f"is not TOML ({error}); fix it") from None
     for key in content:
         if key not in KEYS:
             _unknown(key, content[key], KEYS, "a key of a sweep")
     family = content.get("family")
     if family not in FAMILIES:
         _unknown("family", family, list(FAMILIES), "a family", is_value=True)
-    known = list(load_settings(family)["algo"])
-    algorithms = _strings("algorithms", content.get("algorithms"), known)
+    algorithms = _strings("algorithms", content.get("algorithms"), FAMILIES[family].algorithms)
     settings, own = _settings_tables(content.get("settings", {}), family, algorithms)
     return Sweep(
         name=_name("name", content.get("name", path.stem)),

@@ -13,35 +13,38 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medqn_tianshou.commands.sweep.plans import FAMILIES, run_names, settle
-from medqn_tianshou.training.resuming import find_runs, is_finished, run_identity
+from medqn_tianshou.commands import train
+from medqn_tianshou.commands.flags import make_train_parser
+from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
+from medqn_tianshou.training.run_config import find_runs, is_finished
 from medqn_tianshou.training.run_folder import RunFolder, RunFolderError
 
 PATIENCE = 0.3
-"""Seconds between two looks at a run that another process is just ending."""
+"""Seconds between two looks at a run that another process is about to end."""
 
 
 def main(arguments: Sequence[str], **options: Any) -> int:
-    """Go on with the run, or start it, or do nothing if it has come to its end.
+    """Resume the run, or start it, or do nothing if it has finished.
 
     :param arguments: the family, and the flags of ``medqn train FAMILY``.
     :param options: for the family's ``main``.
     """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     family, *flags = arguments
-    args, settings = settle(family, flags)
-    parent = args.logdir.joinpath(*run_names(family, args, settings))
-    for folder in find_runs(parent, run_identity(args, settings)):
+    parser = make_train_parser(family, f"medqn train {family}")
+    given = vars(parser.parse_args(flags))
+    with parser.reporting():
+        settings = train.settings_from(SETTINGS_CLASSES[family], given)
+    for folder in find_runs(given["logdir"].joinpath(*settings.run_names), settings.identity):
         _wait_until_free(folder)
         if is_finished(folder):
-            print(f"{folder} has come to its end already")
+            print(f"{folder} has finished already")
             return 0
-    code: int = FAMILIES[family].main(flags, f"medqn train {family}", **options)
-    return code
+    return train.main(family, flags, parser.prog, **options)
 
 
 def _wait_until_free(folder: Path) -> None:
-    """Let the process of an attempt before, whose parent was killed, write its checkpoint."""
+    """Wait until the process of an earlier attempt, whose parent was killed, has ended."""
     while True:
         try:
             RunFolder.reopen(folder).unlock()
@@ -52,7 +55,7 @@ def _wait_until_free(folder: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    # Not sys.stdin: a thread that holds its lock would break the end of the interpreter.
+    # Not sys.stdin: the interpreter cannot end properly while a thread has its lock.
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

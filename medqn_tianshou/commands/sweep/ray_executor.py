@@ -11,11 +11,11 @@ from medqn_tianshou.commands.sweep.runner import Ended
 from medqn_tianshou.training.memory import format_bytes, memory_limit
 
 OBJECT_STORE_NBYTES = 80_000_000
-"""About the least that Ray takes: runs hand over an exit code and nothing else."""
+"""About the least that Ray accepts: runs return an exit code and nothing else."""
 
 
 class RayError(Exception):
-    """Ray cannot be used; its text is for the user."""
+    """Ray cannot be used; the text is for the user."""
 
 
 def has_ray() -> bool:
@@ -32,7 +32,7 @@ class RayExecutor:
 
     def __init__(self, *, address: str | None = None, jobs: int | None = None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Ray's default from its next version on; without a word it warns at each start.
+        # Ray's default from its next version on; unset, Ray warns at each start.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
         from ray import cloudpickle
@@ -57,10 +57,7 @@ class RayExecutor:
         self._attempt = ray.remote(attempts.attempt)
 
     def misfit(self, plan: RunPlan) -> str:
-        """Tell what a run needs that no node has; empty if there is one.
-
-        :param plan: the run.
-        """
+        """Describe what a run needs that no node has; empty if a node has it."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         needs = {"CPU": plan.cpus, "GPU": plan.gpus, "memory": plan.memory_nbytes}
         if any(all(node.get(k, 0) >= n for k, n in needs.items()) for node in nodes):
@@ -73,7 +70,7 @@ class RayExecutor:
         )
 
     def has_room(self, plan: RunPlan) -> bool:
-        """Tell whether one more may be handed over now; Ray queues those that do not fit."""
+        """Whether one more run may be started now; Ray queues those that do not fit."""
         return self._jobs is None or len(self._running) < self._jobs
 
     def start(self, plan: RunPlan, output: Path) -> None:
@@ -82,17 +79,17 @@ class RayExecutor:
             num_cpus=plan.cpus,
             num_gpus=plan.gpus,
             memory=plan.memory_nbytes,
-            max_retries=0,  # the runner tries again, and keeps account of it
+            max_retries=0,  # the runner retries, and counts the attempts
             name=plan.name,
         )
         self._running[task.remote(plan.arguments, str(output.absolute()), plan.cpus)] = plan
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait for an attempt to end; return those that have."""
+        """Wait for an attempt to end; return those that have ended."""
         if not self._running:
             return []
         first, _ = self._ray.wait(list(self._running), timeout=seconds)
-        # One more look, which does not wait: all that have ended meanwhile.
+        # All that have ended meanwhile, without waiting.
         done = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)[0]
         return [self._end_of(reference) for reference in done or first]
 
@@ -112,6 +109,6 @@ class RayExecutor:
             self._ray.wait(list(self._running), num_returns=len(self._running))
 
     def close(self) -> None:
-        """Leave Ray; on this machine, end it."""
+        """Disconnect from Ray; on this machine, stop it."""
         self._running.clear()
         self._ray.shutdown()

@@ -1,4 +1,4 @@
-"""Run many runs: each a process of its own, tried again from its checkpoint when it fails."""
+"""Runs many runs: each a process of its own, resumed from its checkpoint when it fails."""
 
 import json
 import signal
@@ -27,14 +27,14 @@ class RunStatus:
     plan: RunPlan = field(repr=False)
     state: State = "waiting"
     attempts: int = 0
-    """How often it was started, over all starts of the sweep."""
+    """How often the run was started, over all starts of the sweep."""
     folder: Path | None = None
     reason: str = ""
     """Why the last attempt failed."""
     output: Path | None = None
-    """What the last attempt printed; it has begun once this file is there."""
+    """The output of the last attempt; the attempt has started once this file exists."""
     was_finished: bool = False
-    """Whether there was nothing left to do."""
+    """Whether the run had finished before the sweep started."""
 
 
 @dataclass(frozen=True)
@@ -47,36 +47,26 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Where processes run."""
+    """Runs processes."""
 
     def has_room(self, plan: RunPlan) -> bool:
-        """Tell whether one more may be handed over now."""
+        """Whether one more run may be started now."""
 
     def start(self, plan: RunPlan, output: Path) -> None:
-        """Start an attempt, or queue it.
-
-        :param plan: the run.
-        :param output: the file for what it prints.
-        """
+        """Start an attempt, or queue it; ``output`` is the file for its output."""
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait for an attempt to end; return those that have.
-
-        :param seconds: the longest to wait.
-        """
+        """Wait at most so many seconds for an attempt to end; return those that have ended."""
 
     def stop(self) -> None:
-        """Let all runs write their checkpoints and end."""
+        """Stop all runs, with checkpoints."""
 
     def close(self) -> None:
-        """End all that is left, at once."""
+        """Kill all that is left."""
 
 
 class LocalExecutor:
-    """Processes of this machine.
-
-    :param jobs: how many at a time.
-    """
+    """Processes of this machine, at most ``jobs`` at a time."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
@@ -84,7 +74,7 @@ class LocalExecutor:
         self._memory_left = memory_limit().available
 
     def has_room(self, plan: RunPlan) -> bool:
-        """Tell whether there is a process left, and memory for it; there always is for one."""
+        """Whether one more process may run, and its memory fits; one run is always started."""
         taken = sum(other.memory_nbytes for other, _ in self._processes.values())
         return not self._processes or (
             len(self._processes) < self._jobs and taken + plan.memory_nbytes <= self._memory_left
@@ -96,7 +86,7 @@ class LocalExecutor:
         self._processes[plan.name] = plan, process
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait for an attempt to end; return those that have."""
+        """Wait for an attempt to end; return those that have ended."""
         end = time.monotonic() + seconds
         while True:
             ended = [
@@ -112,14 +102,14 @@ class LocalExecutor:
         return ended
 
     def stop(self) -> None:
-        """Let all runs write their checkpoints and end."""
+        """Stop all runs, with checkpoints."""
         for _, process in self._processes.values():
             process.terminate()
         for _, process in self._processes.values():
             process.wait()
 
     def close(self) -> None:
-        """End all that is left, at once."""
+        """Kill all that is left."""
         for _, process in self._processes.values():
             process.kill()
             process.wait()
@@ -127,11 +117,11 @@ class LocalExecutor:
 
 
 class Runner:
-    """Starts runs where there is room, and keeps account of them in ``status.json``.
+    """Starts runs where there is room, and writes their states to ``status.json``.
 
     :param plans: the runs, in the order in which to start them.
-    :param folder: where ``status.json`` and ``output/`` go.
-    :param retries: how often to try a run again that failed.
+    :param folder: the folder of ``status.json`` and ``output/``.
+    :param retries: how often to retry a failed run.
     :param on_change: called with all states when one has changed, and every half second.
     """
 
@@ -159,33 +149,33 @@ class Runner:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all runs have come to their end."""
+        """Whether all runs have finished."""
         return all(run.state == "finished" for run in self.runs.values())
 
     def run(
         self, executor: Executor, on_finished: Callable[[RunStatus], None] = lambda _: None
     ) -> None:
-        """Run all that is left. On KeyboardInterrupt the runs write their checkpoints and end.
+        """Run all that is left. On KeyboardInterrupt the runs stop, with checkpoints.
 
-        :param executor: where they run; it is closed at the end.
-        :param on_finished: called with each run that has come to its end now.
+        :param executor: runs the processes; it is closed at the end.
+        :param on_finished: called with each run when it has finished.
         """
         (self._folder / "output").mkdir(parents=True, exist_ok=True)
         waiting = deque(run for run in self.runs.values() if run.state != "finished")
         tries_left = {run.plan.name: self._retries for run in waiting}
-        handed_over: set[str] = set()
+        started: set[str] = set()
         try:
-            self._tell()
-            while waiting or handed_over:
+            self._publish()
+            while waiting or started:
                 while waiting and executor.has_room(waiting[0].plan):
                     run = waiting.popleft()
                     run.attempts += 1
                     run.output = self._folder / f"output/{run.plan.name}-{run.attempts}.txt"
-                    handed_over.add(run.plan.name)
+                    started.add(run.plan.name)
                     executor.start(run.plan, run.output)
                 for ended in executor.wait(LOOK_SECONDS):
                     run = self.runs[ended.plan.name]
-                    handed_over.remove(run.plan.name)
+                    started.remove(run.plan.name)
                     self._settle(run, ended)
                     if run.state == "finished":
                         on_finished(run)
@@ -193,9 +183,9 @@ class Runner:
                         tries_left[run.plan.name] -= 1
                         run.state = "waiting"
                         waiting.append(run)
-                for name in handed_over:
+                for name in started:
                     self._look_at(self.runs[name])
-                self._tell()
+                self._publish()
         except KeyboardInterrupt:
             executor.stop()
             for run in self.runs.values():
@@ -204,17 +194,17 @@ class Runner:
             raise
         finally:
             executor.close()
-            self._tell()
+            self._publish()
 
     def _look_at(self, run: RunStatus) -> None:
-        """See whether a run that was handed over has begun."""
+        """Note whether a queued run has started."""
         if run.output is not None and run.output.exists():
             run.state = "running"
             run.folder = run.folder or run.plan.folder()
 
     def _settle(self, run: RunStatus, ended: Ended) -> None:
         run.folder = run.plan.finished_folder()
-        if run.folder is not None:  # also where the worker was lost just after the run's end
+        if run.folder is not None:  # also if the worker was lost just after the run's end
             run.state, run.reason = "finished", ""
             return
         run.folder = run.plan.folder()
@@ -222,7 +212,7 @@ class Runner:
         run.reason = ended.problem or _reason(ended.exit_code or 0, run.output)
 
     def _has_stopped_at_its_end(self, run: RunStatus) -> bool:
-        """See what became of a run that was told to stop, and may have been at its end."""
+        """Note the state of a run that was stopped, and may have finished just before."""
         run.folder = run.plan.finished_folder()
         if run.folder is not None:
             run.state = "finished"
@@ -231,7 +221,7 @@ class Runner:
         run.state = "stopped" if run.folder else "waiting"
         return False
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._write_status()
         self._on_change(list(self.runs.values()))
 
@@ -264,7 +254,7 @@ class Runner:
 
 
 def _reason(exit_code: int, output: Path | None) -> str:
-    """Say why a process failed: the signal that ended it, or its last words."""
+    """Describe why a process failed: the signal that ended it, or its last line of output."""
     if exit_code < 0:
         number = signal.Signals(-exit_code)
         more = ", as when memory runs out" if number == signal.SIGKILL else ""

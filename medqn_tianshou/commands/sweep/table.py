@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: a table on a terminal, a line for each change elsewhere."""
+"""The progress of a sweep: a table on a terminal, otherwise a line for each change."""
 
 import csv
 import json
@@ -13,29 +13,23 @@ from medqn_tianshou.commands.sweep.runner import RunStatus, State
 
 REDRAW_SECONDS = 1.0
 TAIL_NBYTES = 200
-"""More than a line of ``episodes.csv`` has."""
+"""More bytes than a line of ``episodes.csv`` has."""
 
 
 class SweepTable:
-    """Shows how far the runs are.
-
-    :param stream: where to.
-    """
+    """Shows the progress of the runs on a stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._on_terminal = stream.isatty()
         self._lines_drawn = 0
         self._last_time = 0.0
-        self._told: dict[str, tuple[State, int, str]] = {}
+        self._shown: dict[str, tuple[State, int, str]] = {}
 
     def show(self, runs: Sequence[RunStatus]) -> None:
-        """Show what is new.
-
-        :param runs: all runs of the sweep.
-        """
-        news = [run for run in runs if self._told.get(run.plan.name) != _state(run)]
-        self._told.update({run.plan.name: _state(run) for run in news})
+        """Show what has changed; ``runs`` are all runs of the sweep."""
+        news = [run for run in runs if self._shown.get(run.plan.name) != _state(run)]
+        self._shown.update({run.plan.name: _state(run) for run in news})
         if self._on_terminal:
             if news or time.monotonic() - self._last_time >= REDRAW_SECONDS:
                 self._draw(runs)
@@ -63,10 +57,7 @@ HEADINGS = ["run", "state", "env step", "return", "attempts", ""]
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Write rows as lines with columns below each other.
-
-    :param rows: the cells; a row may have fewer than the others.
-    """
+    """Format rows of cells as lines with aligned columns; rows may differ in length."""
     columns = max(map(len, rows))
     full = [[*row, *[""] * (columns - len(row))] for row in rows]
     widths = [max(len(row[i]) for row in full) for i in range(columns)]
@@ -77,10 +68,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def progress(run: RunStatus) -> tuple[int, float | None]:
-    """Tell how many environment steps a run has done, and its last return, if it has any yet.
-
-    :param run: the run.
-    """
+    """Return the environment steps that a run has done, and its last return, if any."""
     if run.folder is None:
         return 0, None
     if run.state == "finished":
@@ -94,7 +82,7 @@ def _last_episode(path: Path) -> tuple[int, float | None]:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(size - TAIL_NBYTES, 0))
-            # The last line may be half written, the first half read.
+            # The last line may be incomplete, and so may the first one read.
             whole = file.read().decode().split("\n")[:-1]
         env_step, episode_return, _ = list(csv.reader(whole))[-1]
         return int(env_step), float(episode_return)

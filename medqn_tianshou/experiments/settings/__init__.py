@@ -1,85 +1,84 @@
 """The experiments' settings as data: one TOML file per family, each value with its source.
 
-A file holds values for all runs of the family in ``[common]``, and, each winning over those before,
+A file has values for all runs of the family in ``[common]``, and, each winning over those before,
 values of an algorithm (``[algo.<algo>]``), a task (``[task.<task>.common]``) and both
-(``[task.<task>.<algo>]``). Its ``[sources]`` say what each source means.
+(``[task.<task>.<algo>]``). Its ``[sources]`` say what each source means. The modules beside the
+files declare the same settings as typed classes.
 """
 
-import tomllib
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
+
+from medqn_tianshou.experiments.settings.atari import AtariOptions, AtariSettings
+from medqn_tianshou.experiments.settings.env_clock import (
+    EnvClockSettings,
+    LowDimSettings,
+    MinAtarSettings,
+)
+from medqn_tianshou.experiments.settings.files import (
+    algorithms,
+    as_setting,
+    describe_default,
+    load_settings,
+    resolve_settings,
+)
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.run_config import RunConfig
+from medqn_tianshou.training.settings import Setting, Settings, TrainingSettings
+
+__all__ = [
+    "SETTINGS_CLASSES",
+    "AtariOptions",
+    "AtariSettings",
+    "EnvClockSettings",
+    "LowDimSettings",
+    "MinAtarSettings",
+    "Setting",
+    "Settings",
+    "algorithms",
+    "describe_default",
+    "family_of",
+    "load_settings",
+    "resolve_settings",
+    "settings_of",
+]
+
+SETTINGS_CLASSES: dict[str, type[TrainingSettings]] = {
+    cls.family: cls for cls in (AtariSettings, MinAtarSettings, LowDimSettings)
+}
+"""The settings classes by the names of their families."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A value and where it comes from: a key of ``[sources]``, ``flag`` or ``derived``."""
+def family_of(config: RunConfig) -> str:
+    """Return the family of a run; a run folder of an earlier version does not name it.
 
-    value: Any
-    source: str
-
-
-Settings = dict[str, Setting]
-
-
-@cache
-def load_settings(family: str) -> dict[str, Any]:
-    """Read a family's file.
-
-    :param family: the file's name without its ending, e.g. ``"atari"``.
+    :raises ConfigError: if it is none of this version's.
     """
-    return tomllib.loads(resources.files(__name__).joinpath(f"{family}.toml").read_text())
+    if config.family in SETTINGS_CLASSES:
+        return config.family
+    if config.family is not None:
+        raise ConfigError("family", config.family, "is none of this version's; name another run")
+    for family in ("lowdim", "minatar"):
+        if config.task in load_settings(family)["task"]:
+            return family
+    if "frames_stack" in config.settings:
+        return AtariSettings.family
+    raise ConfigError("task", config.task, "is none of this version's; name another run")
 
 
-def resolve_settings(
-    family: str, *, algo: str, task: str, flags: dict[str, Any] | None = None
-) -> Settings:
-    """Settle the settings of a run.
+def settings_of(config: RunConfig) -> TrainingSettings:
+    """Return the settings that a run was trained with.
 
-    :param family: which file to read.
-    :param algo: the algorithm.
-    :param task: the task; one the file does not name gets the algorithm's values.
-    :param flags: values given by hand, which win; None is "not given".
+    Settings that this version does not have are left out; those that the run does not have are
+    this version's.
+
+    :raises ConfigError: if the values do not fit.
     """
-    data = load_settings(family)
-    of_task = data["task"].get(task, {})
-    settings: Settings = {}
-    for table in (data["common"], data["algo"][algo], of_task.get("common"), of_task.get(algo)):
-        settings.update({name: Setting(**entry) for name, entry in (table or {}).items()})
-    for name, value in (flags or {}).items():
-        if value is not None:
-            settings[name] = Setting(value, "flag")
-    return settings
-
-
-def setting_values(settings: Settings) -> SimpleNamespace:
-    """Return the bare values as attributes."""
-    return SimpleNamespace(**{name: setting.value for name, setting in settings.items()})
-
-
-def describe_default(family: str, name: str) -> str:
-    """Say in a few words what a setting's default is, for ``--help``.
-
-    :param family: which file to read.
-    :param name: the setting.
-    """
-    data = load_settings(family)
-    tables = {"": data["common"], **data["algo"]}
-    for task, algos in data["task"].items():
-        game = task.removesuffix("NoFrameskip-v4")
-        tables |= {game if algo == "common" else f"{game} {algo}": algos[algo] for algo in algos}
-    found = [(where, table[name]) for where, table in tables.items() if name in table]
-    if len(found) > 8:
-        return f"by task and algorithm, see medqn_tianshou/experiments/settings/{family}.toml"
-    if len(found) == 1:
-        ((where, entry),) = found
-        return f"{where} {_write(entry['value'])} ({entry['source']})".strip()
-    return ", ".join(f"{where} {_write(entry['value'])}".strip() for where, entry in found)
-
-
-def _write(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:_}" if isinstance(value, int) else str(value)
+    settings_class = SETTINGS_CLASSES[family_of(config)]
+    default = resolve_settings(settings_class, task=config.task, algo=config.algo)
+    known = {name: s for name, s in config.settings.items() if name in default.record()}
+    return replace(
+        default,
+        seed=config.seed,
+        sources={**default.sources, **{name: setting.source for name, setting in known.items()}},
+        **{name: as_setting(setting.value) for name, setting in known.items()},
+    )

@@ -1,0 +1,139 @@
+"""``medqn train``: a command line becomes settings and options, and these a run."""
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from medqn_tianshou.commands.flags import make_train_parser
+from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, resolve_settings
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.fields import field_specs
+from medqn_tianshou.training.options import RunOptions
+from medqn_tianshou.training.run_config import RunConfig, RunConfigError, read_config
+from medqn_tianshou.training.settings import NAMES, TrainingSettings
+
+if TYPE_CHECKING:
+    from medqn_tianshou.algorithm.policy import MeDQNPolicy
+    from medqn_tianshou.training.loop import Training
+
+S = TypeVar("S", bound=TrainingSettings)
+
+
+def main(
+    family: str,
+    arguments: Sequence[str] | None = None,
+    prog: str | None = None,
+    *,
+    watch_policy: "Callable[[MeDQNPolicy, int], None] | None" = None,
+) -> int:
+    """Train, or watch a trained policy; return the exit code.
+
+    :param arguments: the command line; None takes the process's.
+    :param prog: the command that the user typed; None is the script's name.
+    :param watch_policy: called with the policy and the environment step before each collect.
+    """
+    parser = make_train_parser(family, prog)
+    with parser.reporting():
+        settings, options = parse_run(parser, SETTINGS_CLASSES[family], arguments)
+        from medqn_tianshou.experiments.families import FAMILIES  # with torch
+
+        FAMILIES[family].check(settings)
+        if options.watch:
+            FAMILIES[family].watch(settings, options)
+            return 0
+        training = FAMILIES[family].make_training(settings, options, watch_policy=watch_policy)
+    return run_training(training)
+
+
+def parse_run(
+    parser: Parser, settings_class: type[S], arguments: Sequence[str] | None = None
+) -> tuple[S, Any]:
+    """Parse a command line; with ``--resume``, all but a few flags are those of the run.
+
+    :param arguments: the command line; None takes the process's.
+    :return: the settings, and the options of the family's class.
+    :raises ConfigError: if the flags do not fit together.
+    """
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
+    given = vars(parser.parse_args(words))
+    if "resume" in given:
+        given, words = _merge_with_run(parser, settings_class, given)
+    options_class = settings_class.options_class
+    option_names = {field.name for field in fields(options_class)}
+    of_run = {name: value for name, value in given.items() if name in option_names}
+    options = options_class(**of_run, arguments=words)
+    settings = settings_from(settings_class, given)
+    if settings.warning:
+        print(f"warning: {settings.warning}", file=sys.stderr)
+    return settings, options
+
+
+def settings_from(settings_class: type[S], given: dict[str, Any]) -> S:
+    """Look up the settings for the flags that were given, settings and options by name."""
+    names = field_specs(settings_class).keys()
+    values = {name: value for name, value in given.items() if name in names}
+    known = {name: values.pop(name) for name in NAMES if name in values}
+    return resolve_settings(settings_class, **known, overrides=values)
+
+
+def _merge_with_run(
+    parser: Parser, settings_class: type[TrainingSettings], given: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Take the flags of the run to resume, but for options that may differ."""
+    folder: Path = given["resume"]
+    if given.get("auto_resume"):
+        remedy = "finds the run itself; leave --resume out, or this"
+        raise ConfigError("auto_resume", True, remedy)
+    try:
+        config = read_config(folder)
+    except RunConfigError as error:
+        raise ConfigError("resume", folder, str(error)) from error
+    if config.family is None:
+        remedy = "is a run of an earlier version, which this one cannot resume; start a new run"
+        raise ConfigError("resume", folder, remedy)
+    if config.family != settings_class.family:
+        remedy = f"is a run of {config.family}; resume it with medqn train {config.family}"
+        raise ConfigError("resume", folder, remedy)
+    if config.arguments is None:
+        remedy = "was started from Python; resume it with RunOptions(resume=...)"
+        raise ConfigError("resume", folder, remedy)
+    of_run = vars(parser.parse_args(config.arguments))
+    free = {name for name, spec in field_specs(RunOptions).items() if spec.flag is not None}
+    for name in sorted(given.keys() - free):
+        run_value = of_run[name] if name in of_run else _recorded(config, settings_class, name)
+        if given[name] != run_value:
+            remedy = f"contradicts the run, which has {run_value}; leave it out"
+            parser.bad(parser.flag_of(name), given[name], remedy)
+    merged = of_run | {name: value for name, value in given.items() if name in free}
+    merged.pop("auto_resume", None)
+    return merged, config.arguments
+
+
+def _recorded(config: RunConfig, settings_class: type[TrainingSettings], name: str) -> Any:
+    if name in NAMES:
+        return getattr(config, name)
+    if name in config.settings:
+        return config.settings[name].value
+    return getattr(settings_class.options_class(), name, None)
+
+
+def run_training(training: "Training") -> int:
+    """Train until the end or a signal, and print the summary; return the exit code."""
+    from medqn_tianshou.envs.workers import DeadWorkerError
+    from medqn_tianshou.training.loop import RunError
+    from medqn_tianshou.training.signals import stop_on_signals
+
+    try:
+        with stop_on_signals(training):
+            summary = training.run()
+    except (RunError, DeadWorkerError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(summary.text(str(training.run_folder.path)))
+    if summary.status == "interrupted":
+        return 128 + (training.stop_signal or signal.SIGINT)
+    return 0

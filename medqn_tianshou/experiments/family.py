@@ -1,0 +1,163 @@
+"""A family of experiments: how its settings become environments, a network and a training."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+import gymnasium as gym
+import torch
+from tianshou.env import BaseVectorEnv
+
+from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.experiments.settings import algorithms, load_settings, resolve_settings
+from medqn_tianshou.training.build import (
+    build_policy,
+    load_parameters,
+    make_collector,
+    make_training,
+)
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.loop import Training
+from medqn_tianshou.training.options import RunOptions
+from medqn_tianshou.training.replay_memory import make_replay
+from medqn_tianshou.training.seeding import seed_everything
+from medqn_tianshou.training.settings import TrainingSettings
+
+S = TypeVar("S", bound=TrainingSettings)
+
+
+class Family(ABC, Generic[S]):
+    """What the experiments of a family have in common, and what they do differently from others."""
+
+    settings_class: type[S]
+    process_nbytes: ClassVar[int]
+    """The memory of a run beside its replay buffer: measured peaks, and a tenth more."""
+    extra: ClassVar[str | None] = None
+    """The extra of this package that the family's environments need."""
+
+    @property
+    def name(self) -> str:
+        """The name of the family, as ``medqn train`` has it."""
+        return self.settings_class.family
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks in the family's settings file."""
+        return list(load_settings(self.name)["task"])
+
+    @property
+    def algorithms(self) -> list[str]:
+        """The algorithms of the family; the first is the default."""
+        return algorithms(self.name)
+
+    def settings(
+        self, task: str | None = None, *, algo: str | None = None, seed: int = 0, **overrides: Any
+    ) -> S:
+        """Look up the paper's settings of a task and an algorithm.
+
+        :param task: None is the family's first; likewise the algorithm.
+        :param overrides: settings with other values.
+        :raises ConfigError: if a value does not fit.
+        """
+        settings = resolve_settings(
+            self.settings_class, task=task, algo=algo, seed=seed, overrides=overrides
+        )
+        self.check(settings)
+        return settings
+
+    def check(self, settings: S) -> None:
+        """Check what the settings cannot check by themselves, e.g. that a game is installed."""
+
+    @abstractmethod
+    def make_train_envs(self, settings: S, seed: int) -> BaseVectorEnv:
+        """Build the environments to learn in."""
+
+    @abstractmethod
+    def make_test_envs(self, settings: S, seed: int) -> BaseVectorEnv | None:
+        """Build the environments to evaluate in; None if the settings ask for no evaluation."""
+
+    @abstractmethod
+    def make_env(
+        self, settings: S, *, seed: int = 0, render_mode: str | None = None
+    ) -> gym.Env[Any, Any]:
+        """Build one environment that plays whole episodes for their own scores.
+
+        :param seed: where the environment's play follows from a seed given now.
+        :param render_mode: ``"rgb_array"`` or None.
+        """
+
+    @abstractmethod
+    def make_network(self, settings: S, env: Any, device: str = "cpu") -> torch.nn.Module:
+        """Build the Q network on its device.
+
+        :param env: an environment, or whatever has its spaces.
+        """
+
+    def observation_space(self, settings: S) -> gym.Space[Any]:
+        """Return the space of one observation."""
+        env = self.make_env(settings)
+        space: gym.Space[Any] = env.observation_space
+        env.close()  # type: ignore[no-untyped-call]
+        return space
+
+    def make_policy(self, settings: S, *, envs: Any, sampler_seed: int, device: str) -> MeDQNPolicy:
+        """Build network, optimizer and policy.
+
+        :param envs: vector environments, for their spaces.
+        """
+        spaces = _Spaces(envs)
+        return build_policy(
+            settings,
+            model=self.make_network(settings, spaces, device),
+            observation_space=spaces.observation_space,
+            action_space=spaces.action_space,
+            sampler_seed=sampler_seed,
+        )
+
+    def make_training(
+        self,
+        settings: S,
+        options: RunOptions | None = None,
+        *,
+        watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
+    ) -> Training:
+        """Build all that trains, and open the run folder; ``run()`` of the result trains.
+
+        :param watch_policy: called with the policy and the environment step before each collect.
+        :raises ConfigError: if a setting or an option cannot be used here.
+        """
+        options = options or self.settings_class.options_class()
+        seeds = seed_everything(settings.seed)
+        train_envs = self.make_train_envs(settings, seeds.train_envs)
+        test_envs = self.make_test_envs(settings, seeds.test_envs)
+        policy = self.make_policy(
+            settings,
+            envs=train_envs,
+            sampler_seed=seeds.state_sampler,
+            device=options.torch_device,
+        )
+        if options.resume_path is not None:
+            load_parameters(policy, options.resume_path)
+        replay = make_replay(settings, train_envs, seed=seeds.replay)
+        return make_training(
+            settings,
+            options,
+            policy=policy,
+            replay=replay,
+            train_collector=make_collector(settings, policy, train_envs, replay),
+            test_envs=test_envs,
+            on_collect=None if watch_policy is None else partial(watch_policy, policy),
+        )
+
+    def watch(self, settings: S, options: RunOptions) -> None:
+        """Play with the policy of ``options.resume_path`` and print the scores."""
+        raise ConfigError("watch", True, f"is not for {self.name}; use medqn play RUN")
+
+
+class _Spaces:
+    """The spaces of one of several equal environments."""
+
+    def __init__(self, envs: Any) -> None:
+        self.observation_space = envs.observation_space[0]
+        self.action_space = envs.action_space[0]

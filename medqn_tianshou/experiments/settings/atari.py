@@ -1,0 +1,206 @@
+"""The settings and options of the Atari experiments; their values are in ``atari.toml``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.fields import (
+    CONSOLIDATION,
+    DQN,
+    FILES,
+    RUN,
+    Count,
+    Flag,
+    Range,
+    existing_file,
+)
+from medqn_tianshou.training.options import RunOptions, torch_device
+from medqn_tianshou.training.settings import Sampling, TrainingSettings
+
+Backend = Literal["auto", "envpool", "ale"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtariOptions(RunOptions):
+    """Options of an Atari run."""
+
+    device: Annotated[
+        str | None,
+        Flag("torch device", RUN, "cuda if there is one, else cpu", parse=torch_device),
+    ] = None
+    resume_path: Annotated[
+        Path | None,
+        Flag(
+            "start from the parameters in this file, e.g. policy_best.pth",
+            FILES,
+            parse=existing_file,
+        ),
+    ] = None
+    watch: Annotated[bool, Flag("play with the policy of --resume-path, no training", FILES)] = (
+        False
+    )
+    render: Annotated[
+        float,
+        Range(at_least=0),
+        Flag(
+            "with --watch: show the game, pausing this many seconds per step", FILES,
+            "0, no window",
+        ),
+    ] = 0.0  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.watch and self.resume_path is None:
+            raise ConfigError(
+                "watch", True, "needs a policy; give --resume-path RUN/policy_best.pth"
+            )
+        if self.render and not self.watch:
+            raise ConfigError("render", self.render, "shows nothing in training; add --watch")
+        if self.watch and self.resume is not None:
+            remedy = "trains; to watch, give --resume-path and no --resume"
+            raise ConfigError("resume", self.resume, remedy)
+
+    @property
+    def torch_device(self) -> str:
+        """The device to train on."""
+        import torch
+
+        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtariSettings(TrainingSettings):
+    """The settings of a run on an Atari game."""
+
+    family: ClassVar[str] = "atari"
+    summary: ClassVar[str] = "Atari games"
+    description: ClassVar[str] = """\
+Train MeDQN, or the DQN it is measured against, on an Atari game.
+
+The defaults are the paper's for the game, but for pixels, which are scaled (--scale-obs). Examples:
+
+  %(prog)s --task QbertNoFrameskip-v4 --buffer-size 100000
+  %(prog)s --task PhoenixNoFrameskip-v4 --algo dqn --memory-cap 8G
+  %(prog)s --task QbertNoFrameskip-v4 --watch --resume-path RUN/policy_best.pth
+"""
+    default_task: ClassVar[str] = "QbertNoFrameskip-v4"
+    options_class: ClassVar[type[RunOptions]] = AtariOptions
+
+    task: Annotated[str, Flag("the game", RUN, "Qbert")]
+    epoch: Annotated[Count, Flag("epochs; each ends with an evaluation", RUN)]
+    step_per_epoch: Annotated[Count, Flag("environment steps per epoch, 4 frames each", RUN)]
+    training_num: Annotated[Count, Flag("training environments", RUN)]
+    test_num: Annotated[Count, Flag("test environments, and episodes per evaluation", RUN)]
+    env_backend: Annotated[
+        Backend,
+        Flag("EnvPool or ale-py, which play the same game; auto: ale-py for one environment", RUN),
+    ]
+    target_update_freq: Annotated[Count, Flag("gradient steps between target network copies", DQN)]
+    update_per_step: Annotated[
+        float,
+        Range(above=0),
+        Flag("updates per environment step", DQN, "1 / step-per-collect"),
+    ]
+    warmup_steps: Annotated[
+        Count,
+        Flag("environment steps before the first update", DQN, "batch-size x training-num"),
+    ]
+    frames_stack: Annotated[Count, Flag("frames in an observation", DQN)]
+    scale_obs: Annotated[
+        Literal[0, 1],
+        Flag("1: scale pixels to [0, 1], 0: leave 0 to 255 as Tianshou's example does", DQN),
+    ]
+    sampling: Annotated[
+        Sampling,
+        Flag("states to consolidate on: MeDQN(R), MeDQN(U), or half of each", CONSOLIDATION),
+    ]
+
+    @classmethod
+    def derive(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Compute the defaults that follow from other values."""
+        return {
+            **super().derive(values),
+            "update_per_step": 1 / values["step_per_collect"],
+            "warmup_steps": values["batch_size"] * values["training_num"],
+        }
+
+    def check(self) -> None:
+        """Check the values against each other."""
+        interval, fewest_updates = self.step_per_collect, 1 / self.step_per_collect
+        self.require(
+            interval % self.training_num == 0,
+            "training_num",
+            f"does not divide the {interval} steps between updates; choose a divisor or another "
+            "--step-per-collect",
+        )
+        self.require(
+            self.step_per_epoch % interval == 0,
+            "step_per_epoch",
+            f"is not a multiple of the {interval} steps between updates; take "
+            f"{-(-self.step_per_epoch // interval) * interval}",
+        )
+        self.require(
+            round(self.update_per_step * interval) >= 1,
+            "update_per_step",
+            f"gives no update in {interval} steps; take at least {fewest_updates:g} or raise "
+            "--step-per-collect",
+        )
+        smallest = self.training_num * (self.frames_stack + self.n_step)
+        self.require(
+            self.buffer_size >= smallest,
+            "buffer_size",
+            f"cannot store a frame stack and an n-step return; take at least {smallest}",
+        )
+        super().check()
+
+    @property
+    def warning(self) -> str | None:
+        """A doubt about the values that the user should know of."""
+        if self.lambda_end == 0 or self.sampling == "real":
+            return None
+        return (
+            f"--sampling {self.sampling} draws each pixel by itself: no game shows such frames, "
+            "and what is learned on them says little about those it shows; the paper takes real"
+        )
+
+    @property
+    def run_names(self) -> tuple[str, ...]:
+        """The folders that lead to the run's folder."""
+        algorithm = self.algo if self.algo == "dqn" else f"{self.algo}-{self.sampling}"
+        return self.task, algorithm, str(self.seed)
+
+    @property
+    def buffer_options(self) -> dict[str, Any]:
+        """Make the replay buffer store each frame once."""
+        return {
+            "stack_num": self.frames_stack,
+            "ignore_obs_next": True,
+            "save_only_last_obs": True,
+        }
+
+    @property
+    def total_env_steps(self) -> int:
+        """The length of the run."""
+        return self.epoch * self.step_per_epoch
+
+    @property
+    def env_steps_per_epoch(self) -> int:
+        """Environment steps between evaluations."""
+        return self.step_per_epoch
+
+    @property
+    def updates_per_env_step(self) -> float:
+        """Updates per environment step."""
+        return self.update_per_step
+
+    @property
+    def episodes_per_evaluation(self) -> int:
+        """Episodes per evaluation."""
+        return self.test_num
+
+    @property
+    def target_copy_gradient_steps(self) -> int | None:
+        """Gradient steps between copies to the target network."""
+        return self.target_update_freq

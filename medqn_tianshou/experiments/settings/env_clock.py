@@ -1,0 +1,161 @@
+"""The settings of the MinAtar and the low-dimensional experiments; the TOML files have the values.
+
+Both train in one environment, and all their clocks count its steps.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from medqn_tianshou.experiments.settings.files import load_settings, nearest
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.fields import DQN, RUN, Count, CountOrZero, Flag, Weight
+from medqn_tianshou.training.settings import Optimizer, TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvClockSettings(TrainingSettings):
+    """The settings of a run in one environment, whose steps all clocks count."""
+
+    warmup_counts: ClassVar[bool] = True
+
+    steps: Annotated[Count, Flag("environment steps, warm-up included", RUN)]
+    max_episode_steps: Annotated[
+        CountOrZero, Flag("steps after which an episode is truncated; 0: never", RUN)
+    ]
+    return_window: Annotated[Count, Flag("training episodes that a return averages over", RUN)]
+    eval_every: Annotated[
+        CountOrZero,
+        Flag(
+            "environment steps between evaluations, which also find the best policy; 0: never", RUN
+        ),
+    ]
+    eval_episodes: Annotated[Count, Flag("episodes per evaluation", RUN)]
+    timeout_is_terminal: Annotated[
+        bool,
+        Flag(
+            "treat a truncated episode as ended, as the authors' code does, instead of "
+            "bootstrapping",
+            RUN,
+        ),
+    ]
+    target_update_env_steps: Annotated[
+        Count, Flag("C_target: environment steps between target network copies", DQN)
+    ]
+    max_grad_norm: Annotated[Weight, Flag("clip the gradient to this norm; 0 does not clip", DQN)]
+    optimizer: Optimizer
+
+    def check(self) -> None:
+        """Check the values against each other."""
+        self.require(
+            self.steps > self.warmup_steps,
+            "steps",
+            f"must exceed the {self.warmup_steps} steps of --warmup-steps",
+        )
+        super().check()
+        self.require(
+            self.n_step < self.buffer_size,
+            "n_step",
+            f"is more than a buffer of {self.buffer_size} can look ahead; take at most "
+            f"{self.buffer_size - 1} or a larger --buffer-size",
+        )
+        self.require(
+            self.warmup_steps >= self.batch_size,
+            "warmup_steps",
+            f"does not fill a batch; take at least {self.batch_size}",
+        )
+
+    @property
+    def total_env_steps(self) -> int:
+        """The length of the run."""
+        return self.steps
+
+    @property
+    def env_steps_per_epoch(self) -> int:
+        """Environment steps between evaluations."""
+        return self.eval_every or self.steps
+
+    @property
+    def episodes_per_evaluation(self) -> int:
+        """Episodes per evaluation."""
+        return self.eval_episodes
+
+    @property
+    def target_copy_env_steps(self) -> int | None:
+        """The paper's C_target."""
+        return self.target_update_env_steps
+
+    @property
+    def optimizer_name(self) -> Optimizer:
+        """The optimizer."""
+        return self.optimizer
+
+    @property
+    def gradient_norm_limit(self) -> float | None:
+        """The norm to clip the gradient to; None does not clip."""
+        return self.max_grad_norm or None
+
+    @property
+    def episodes_per_return(self) -> int:
+        """Training episodes that a training return averages over."""
+        return self.return_window
+
+
+_GAMES = sorted(load_settings("minatar")["task"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinAtarSettings(EnvClockSettings):
+    """The settings of a run on a MinAtar game."""
+
+    family: ClassVar[str] = "minatar"
+    summary: ClassVar[str] = "MinAtar games"
+    description: ClassVar[str] = """\
+Train MeDQN, or the DQN it is measured against, on a MinAtar game.
+
+The defaults for a game and an algorithm are the paper's (Tables 7 to 10; freeway: our choice).
+Needs the extra `minatar`, a package under the GPL. Examples:
+
+  %(prog)s --game breakout --algo medqn-u
+  %(prog)s --game seaquest --algo dqn --seed 3
+"""
+    default_task: ClassVar[str] = "breakout"
+
+    task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", name="--game")]
+
+    @classmethod
+    def check_task(cls, task: str, known: list[str]) -> None:
+        """Refuse a game that MinAtar does not have."""
+        if task not in known:
+            hint = nearest(task, known) or f"one of {', '.join(known)}"
+            raise ConfigError("task", task, f"is not a MinAtar game; did you mean {hint}?")
+
+
+_TASKS = tuple(load_settings("lowdim")["task"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowDimSettings(EnvClockSettings):
+    """The settings of a run on a low-dimensional task."""
+
+    family: ClassVar[str] = "lowdim"
+    summary: ClassVar[str] = "MountainCar, Acrobot, Catcher, Pixelcopter"
+    description: ClassVar[str] = """\
+Train MeDQN, or the DQN it is measured against, on a low-dimensional task.
+
+The defaults for a task and an algorithm are the paper's (Tables 3 to 6). Examples:
+
+  %(prog)s --task MountainCar-v0 --algo medqn-u
+  %(prog)s --task Catcher --algo dqn-s --seed 3
+"""
+    default_task: ClassVar[str] = _TASKS[0]
+
+    task: Annotated[str, Flag(f"one of {', '.join(_TASKS)}", RUN, _TASKS[0])]
+    hidden_sizes: tuple[int, ...]
+
+    @classmethod
+    def check_task(cls, task: str, known: list[str]) -> None:
+        """Refuse a task that is not one of the paper's."""
+        if task not in known:
+            near = nearest(task, known)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
+            raise ConfigError("task", task, f"is not a task of the paper; {hint}")

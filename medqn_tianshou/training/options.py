@@ -1,0 +1,128 @@
+"""What to do with a run, but not how it learns: device, files, checkpoints, resuming."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from medqn_tianshou.training.fields import (
+    FILES,
+    RUN,
+    Count,
+    Flag,
+    check_fields,
+    existing_folder,
+)
+
+WandbMode = Literal["online", "offline"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointInterval:
+    """How often to write a checkpoint: whichever of the two comes first."""
+
+    env_steps: int | None = None
+    minutes: float | None = None
+
+    def __str__(self) -> str:
+        steps = None if self.env_steps is None else str(self.env_steps)
+        minutes = None if self.minutes is None else f"{self.minutes:g}m"
+        return ",".join(filter(None, (steps, minutes)))
+
+
+DEFAULT_INTERVAL = CheckpointInterval(minutes=10)
+
+
+def checkpoint_interval(text: str) -> CheckpointInterval:
+    """Read ``50000`` (environment steps), ``10m`` (minutes) or ``50000,10m``."""
+    interval: dict[str, Any] = {}
+    for part in text.split(","):
+        minutes = re.fullmatch(r"(\d+(?:\.\d+)?)m", part)
+        steps = re.fullmatch(r"\d+", part)
+        if minutes and float(minutes[1]) > 0 and "minutes" not in interval:
+            interval["minutes"] = float(minutes[1])
+        elif steps and int(part) > 0 and "env_steps" not in interval:
+            interval["env_steps"] = int(part)
+        else:
+            raise ValueError(
+                f"{text!r} must be environment steps, as 50000, minutes, as 10m, or both: 50000,10m"
+            )
+    return CheckpointInterval(**interval)
+
+
+def torch_device(text: str) -> str:
+    """Read the name of a device that this machine has."""
+    import torch
+
+    try:
+        torch.zeros(1, device=torch.device(text))
+    except (RuntimeError, AssertionError, NotImplementedError):
+        have = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        raise ValueError(
+            f"{text!r} is not a device of this machine; it has {', '.join(have)}"
+        ) from None
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of a run. A run may be resumed with other values of those that have a flag here."""
+
+    device: Annotated[str | None, Flag("torch device", RUN, "cpu", parse=torch_device)] = None
+    logdir: Annotated[Path, Flag("where run folders go", FILES, "log", parse=Path)] = Path("log")
+    show_progress: Annotated[bool, Flag("draw no progress bar", FILES, name="--no-progress")] = True
+    resume: Annotated[
+        Path | None,
+        Flag(
+            "resume the run in this folder, with its own settings, from its last checkpoint",
+            FILES,
+            parse=existing_folder,
+        ),
+    ] = None
+    auto_resume: Annotated[
+        bool,
+        Flag(
+            "resume the newest unfinished run of these settings in --logdir, else start one", FILES
+        ),
+    ] = False
+    checkpoint_every: Annotated[
+        CheckpointInterval,
+        Flag(
+            "environment steps (50000), minutes (10m) or both (50000,10m), whichever comes first",
+            FILES,
+            str(DEFAULT_INTERVAL),
+            parse=checkpoint_interval,
+        ),
+    ] = DEFAULT_INTERVAL
+    keep_checkpoints: Annotated[Count, Flag("how many checkpoints to keep", FILES, "2")] = 2
+    wandb: Annotated[
+        str | None,
+        Flag(
+            "log to this project of Weights & Biases, too: PROJECT or ENTITY/PROJECT",
+            FILES,
+            metavar="PROJECT",
+        ),
+    ] = None
+    wandb_mode: Annotated[
+        WandbMode | None,
+        Flag(
+            "with --wandb: offline writes files for `wandb sync` (default: W&B's own, WANDB_MODE)",
+            FILES,
+        ),
+    ] = None
+    resume_path: Path | None = None
+    """A policy's parameters to start from."""
+    watch: bool = False
+    """Play with the policy of ``resume_path`` instead of training."""
+    render: float = 0.0
+    """Seconds to show each step of the game while watching; 0 opens no window."""
+    arguments: tuple[str, ...] | None = None
+    """The command line; None for a run that was started from Python."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def torch_device(self) -> str:
+        """The device to train on."""
+        return self.device or "cpu"

@@ -1,0 +1,252 @@
+"""The settings of a run: all that decides how it learns, each value with its source."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.fields import (
+    CONSOLIDATION,
+    DQN,
+    FILES,
+    RUN,
+    SPEED,
+    Count,
+    CountOrZero,
+    Flag,
+    Range,
+    Share,
+    Weight,
+    check_fields,
+    field_specs,
+)
+from medqn_tianshou.training.memory import parse_bytes
+from medqn_tianshou.training.options import RunOptions
+
+# The same choices as in the algorithm and the replay buffers, whose modules load torch.
+Sampling = Literal["real", "uniform", "mixed"]
+ConsolidationKind = Literal["mse", "huber", "kl"]
+Reduction = Literal["mean", "sum"]
+Replay = Literal["compact", "raw"]
+Optimizer = Literal["adam", "rmsprop", "rmsprop-centered"]
+
+NAMES = ("task", "algo", "seed")
+"""What names a run; the values beside these have a source."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and its source: a key of the file's ``[sources]``, ``flag`` or ``derived``."""
+
+    value: Any
+    source: str
+
+
+Settings = dict[str, Setting]
+
+
+def memory_size(text: str) -> int:
+    """Read a number of bytes such as ``800M``."""
+    size = parse_bytes(text)
+    if size == 0:
+        raise ValueError(f"{text!r} must be more than 0 bytes")
+    return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """The settings that all families share. Each value is checked, alone and against the others.
+
+    :raises ConfigError: if a value does not fit.
+    """
+
+    family: ClassVar[str]
+    """The name of the family, also that of its settings file."""
+    summary: ClassVar[str]
+    """The family's tasks in a few words."""
+    description: ClassVar[str]
+    """What ``--help`` says of the family, with examples."""
+    default_task: ClassVar[str]
+    options_class: ClassVar[type[RunOptions]] = RunOptions
+    warmup_counts: ClassVar[bool] = False
+    """Whether the random steps before the first update are the first of the run's steps, as in the
+    paper's low-dimensional and MinAtar experiments, or come before them, as in Tianshou's Atari
+    example."""
+
+    task: Annotated[str, Flag("the task", RUN)]
+    algo: Annotated[str, Flag("the algorithm", RUN)]
+    seed: Annotated[
+        CountOrZero, Flag("seeds environments, exploration, replay and torch", RUN, "0")
+    ]
+
+    buffer_size: Annotated[Count, Flag("transitions in the replay buffer", DQN)]
+    batch_size: Annotated[Count, Flag("transitions per update", DQN)]
+    lr: Annotated[float, Range(above=0), Flag("learning rate", DQN)]
+    gamma: Annotated[Share, Flag("discount factor", DQN)]
+    n_step: Annotated[Count, Flag("steps of reward before bootstrapping", DQN)]
+    step_per_collect: Annotated[Count, Flag("C_current: environment steps between updates", DQN)]
+    warmup_steps: Annotated[Count, Flag("environment steps before the first update", DQN)]
+    eps_train: Annotated[Share, Flag("first exploration rate", DQN)]
+    eps_train_final: Annotated[Share, Flag("last exploration rate", DQN)]
+    eps_decay_steps: Annotated[Count, Flag("environment steps from the first to the last", DQN)]
+    eps_test: Annotated[Share, Flag("exploration rate in evaluations", DQN)]
+    double: Annotated[bool, Flag("double DQN targets", DQN)]
+    dueling: Annotated[bool, Flag("dueling network", DQN)]
+    huber: Annotated[bool, Flag("Huber TD loss instead of squared error", DQN)]
+
+    lambda_start: Annotated[Weight, Flag("weight of the term at the start", CONSOLIDATION)]
+    lambda_end: Annotated[
+        Weight, Flag("weight at the end, reached linearly by env step", CONSOLIDATION)
+    ]
+    consolidation_epochs: Annotated[Count, Flag("E: gradient steps per mini-batch", CONSOLIDATION)]
+    consolidation_batch_size: Annotated[
+        Count, Flag("states per gradient step", CONSOLIDATION, "batch-size")
+    ]
+    consolidation_loss: Annotated[
+        ConsolidationKind, Flag("distance to the target network", CONSOLIDATION)
+    ]
+    consolidation_reduction: Annotated[
+        Reduction,
+        Flag("over actions: mean as released, or sum as in the paper's equation", CONSOLIDATION),
+    ]
+    sampling: Sampling
+
+    overlap: Annotated[
+        bool,
+        Flag("collect the next steps during the update, with the weights from before it", SPEED),
+    ]
+    threads: Annotated[
+        CountOrZero, Flag("threads of torch on the CPU; 0: as many as torch chooses", SPEED)
+    ]
+    replay: Annotated[
+        Replay,
+        Flag("compact: lossless, in a fraction of the memory; raw: Tianshou's own buffer", FILES),
+    ]
+    memory_cap: Annotated[
+        int | None,
+        Range(at_least=1),
+        Flag(
+            "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free); "
+            "compact stores as many transitions as fit, and evicts the oldest when the whole "
+            "process comes near the cap, unless that is less than a process without a buffer takes",
+            FILES,
+            parse=memory_size,
+        ),
+    ]
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """The source of each value but those of :data:`NAMES`."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        self.check()
+
+    def check(self) -> None:
+        """Check the values against each other."""
+        self.require(
+            self.buffer_size >= self.batch_size,
+            "buffer_size",
+            f"is less than a batch; take at least {self.batch_size} or a smaller --batch-size",
+        )
+
+    def require(self, condition: bool, setting: str, remedy: str) -> None:
+        """Raise :class:`ConfigError` for a setting unless a condition is true."""
+        if not condition:
+            raise ConfigError(setting, getattr(self, setting), remedy)
+
+    @classmethod
+    def check_task(cls, task: str, known: list[str]) -> None:
+        """Refuse a task that the family does not have.
+
+        :param known: the tasks in the family's settings file.
+        """
+
+    @classmethod
+    def derive(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Compute the defaults that follow from other values."""
+        return {"consolidation_batch_size": values["batch_size"], "memory_cap": None}
+
+    def record(self) -> Settings:
+        """Return each value with its source, by name, without the names of the run."""
+        names = sorted(field_specs(type(self)).keys() - {*NAMES, "sources"})
+        return {
+            name: Setting(getattr(self, name), self.sources.get(name, "flag")) for name in names
+        }
+
+    def written(self) -> dict[str, dict[str, Any]]:
+        """Return what ``config.json`` stores of the settings."""
+        return {name: asdict(setting) for name, setting in self.record().items()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes a run this run: its names and all values, as JSON has them."""
+        names = {name: getattr(self, name) for name in NAMES}
+        values = {name: setting.value for name, setting in self.record().items()}
+        return dict(json.loads(json.dumps({**names, **values})))
+
+    @property
+    def run_names(self) -> tuple[str, ...]:
+        """The folders that lead to the run's folder."""
+        return self.task, self.algo, str(self.seed)
+
+    @property
+    def warning(self) -> str | None:
+        """A doubt about the values that the user should know of."""
+        return None
+
+    @property
+    def uses_whole_buffer(self) -> bool:
+        """Whether an update takes all transitions instead of a sample: MeDQN(U)'s one batch."""
+        return self.sampling == "uniform" and self.buffer_size == self.batch_size
+
+    @property
+    def buffer_options(self) -> dict[str, Any]:
+        """Further arguments of the replay buffer."""
+        return {}
+
+    # What the training loop needs, and families express differently.
+
+    @property
+    def total_env_steps(self) -> int:
+        """The length of the run."""
+        raise NotImplementedError
+
+    @property
+    def env_steps_per_epoch(self) -> int:
+        """Environment steps between evaluations; there is one at the end, too."""
+        raise NotImplementedError
+
+    @property
+    def updates_per_env_step(self) -> float:
+        """Updates per environment step."""
+        return 1 / self.step_per_collect
+
+    @property
+    def episodes_per_evaluation(self) -> int:
+        """Episodes per evaluation."""
+        raise NotImplementedError
+
+    @property
+    def target_copy_gradient_steps(self) -> int | None:
+        """Gradient steps between copies to the target network, where it counts these."""
+        return None
+
+    @property
+    def target_copy_env_steps(self) -> int | None:
+        """The paper's C_target: environment steps between copies, where it counts these."""
+        return None
+
+    @property
+    def optimizer_name(self) -> Optimizer:
+        """The optimizer."""
+        return "adam"
+
+    @property
+    def gradient_norm_limit(self) -> float | None:
+        """The norm to clip the gradient to; None does not clip."""
+        return None
+
+    @property
+    def episodes_per_return(self) -> int:
+        """Training episodes that a training return averages over."""
+        return 100

@@ -1,0 +1,51 @@
+"""Processes that die and memory that runs out: a clear line, and the run is safe."""
+
+import numpy as np
+import pytest
+from tianshou.data import Batch
+
+from medqn_tianshou.envs.atari import make_atari_envs
+from medqn_tianshou.envs.workers import DeadWorkerError
+from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.training.memory_watch import MemoryWatch
+
+
+def test_a_dead_environment_worker_is_named():
+    envs = make_atari_envs(
+        task="QbertNoFrameskip-v4", num_envs=2, seed=0, training=True, backend="ale"
+    )
+    try:
+        envs.reset()
+        envs.workers[1].process.kill()
+        with pytest.raises(DeadWorkerError, match=r"Qbert.* lost worker 1 \(process \d+, signal 9"):
+            envs.step(np.zeros(2, int))
+    finally:
+        envs.workers[0].process.kill()
+
+
+def test_the_buffer_gives_up_its_oldest_before_the_process_exceeds_its_cap():
+    buffer = CompactVectorReplayBuffer(5000, 1, random_seed=0)
+    rng = np.random.default_rng(0)
+    obs = rng.random((4001, 1, 50))
+    for i in range(4000):
+        step = {"obs": obs[i], "obs_next": obs[i + 1], "act": np.array([i % 3])}
+        ends = {name: np.array([False]) for name in ("terminated", "truncated", "done")}
+        buffer.add(Batch(step | ends | {"rew": np.array([float(i)])}))
+    full, newest = buffer.nbytes, buffer.rew.max()
+    base = 1_000_000
+    watch = MemoryWatch(buffer, cap=2 * base + full, rss=lambda: base + buffer.nbytes)
+    assert watch.check() is None
+    assert len(buffer) == 4000
+    cap = base + full
+    watch = MemoryWatch(buffer, cap=cap, rss=lambda: base + buffer.nbytes)
+    said = watch.check()
+    assert base + buffer.nbytes <= 0.91 * cap
+    gone = 4000 - len(buffer)
+    assert 0 < gone < 3000
+    assert f"evicted its oldest {gone:,} transitions" in said
+    assert buffer[:].rew.tolist() == list(range(gone, 4000))
+    assert buffer.rew.max() == newest
+    assert watch.check() is None
+    too_small = MemoryWatch(buffer, cap=base // 2, rss=lambda: base + buffer.nbytes)
+    assert not too_small.is_on
+    assert too_small.check() is None
