@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             state_sampler=make_state_sampler(
                 s.sampling, observation_space=observation_space, seed=seeds.state_sampler
             ),
-            consolidation_coef=LinearSchedule(s.lambda_start, s.lambda_end, s.total_env_steps),
+            consolidation_coef=LinearSchedule(s.lambda_start, s.lambda_end, s.lambda_steps),
             consolidation_epochs=s.consolidation_epochs,
             consolidation_batch_size=s.consolidation_batch_size,
             consolidation_loss=s.consolidation_loss,

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 Observations = NDArray[Any] | torch.Tensor
+Initialization = Literal["torch", "kaiming", "kaiming-output"]
 
 
 class QNetwork(nn.Module):
@@ -21,6 +22,9 @@ class QNetwork(nn.Module):
     :param dueling: estimate state values and advantages separately (arXiv:1511.06581).
     :param scale_uint8: divide uint8 observations by 255, on the device.
     :param channels_last: lay out images and convolutions with the channels last in memory.
+    :param initialization: of the linear layers. ``"torch"`` keeps torch's default, ``"kaiming"``
+        has Kaiming-uniform weights (gain sqrt 2 before a ReLU, 1 in the last layer) and zero
+        biases, ``"kaiming-output"`` has them in the last layer alone.
     """
 
     def __init__(
@@ -32,11 +36,18 @@ class QNetwork(nn.Module):
         dueling: bool = False,
         scale_uint8: bool = True,
         channels_last: bool = False,
+        initialization: Initialization = "torch",
     ) -> None:
         super().__init__()
         self.features = features
         self.advantage = _linear_layers([*hidden, action_count])
         self.value = _linear_layers([*hidden, 1]) if dueling else None
+        if initialization not in get_args(Initialization):
+            choices = ", ".join(get_args(Initialization))
+            raise ValueError(f"initialization={initialization!r} must be one of {choices}")
+        if initialization != "torch":
+            for layers in filter(None, (self.advantage, self.value)):
+                _initialize(layers, only_last=initialization == "kaiming-output")
         self.scale_uint8 = scale_uint8
         self.channels_last = channels_last
         if channels_last:
@@ -109,10 +120,16 @@ class MinAtarQNetwork(QNetwork):
     """The network that MinAtar's authors and the paper use for its games.
 
     :param observation_shape: channels, height, width.
+    :param initialization: the paper's experiments used ``"kaiming-output"``.
     """
 
     def __init__(
-        self, *, observation_shape: Sequence[int], action_count: int, dueling: bool = False
+        self,
+        *,
+        observation_shape: Sequence[int],
+        action_count: int,
+        dueling: bool = False,
+        initialization: Initialization = "torch",
     ) -> None:
         channels, height, width = observation_shape
         super().__init__(
@@ -122,6 +139,7 @@ class MinAtarQNetwork(QNetwork):
             hidden=(16 * (height - 2) * (width - 2), 128),
             action_count=action_count,
             dueling=dueling,
+            initialization=initialization,
         )
 
 
@@ -130,6 +148,7 @@ class MLPQNetwork(QNetwork):
 
     :param observation_shape: the shape of one observation, flattened before the first layer.
     :param hidden_sizes: width of each hidden layer.
+    :param initialization: the paper's experiments used ``"kaiming"``.
     """
 
     def __init__(
@@ -139,12 +158,14 @@ class MLPQNetwork(QNetwork):
         action_count: int,
         hidden_sizes: Sequence[int] = (32, 32),
         dueling: bool = False,
+        initialization: Initialization = "torch",
     ) -> None:
         super().__init__(
             features=nn.Flatten(),
             hidden=(prod(observation_shape), *hidden_sizes),
             action_count=action_count,
             dueling=dueling,
+            initialization=initialization,
         )
 
 
@@ -162,3 +183,12 @@ def _linear_layers(widths: Sequence[int]) -> nn.Sequential:
     for width_in, width_out in pairwise(widths):
         layers += [nn.Linear(width_in, width_out), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers[:-1])
+
+
+def _initialize(layers: nn.Sequential, *, only_last: bool) -> None:
+    """Draw Kaiming-uniform weights, and set the biases to zero."""
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    for layer in linear[-1:] if only_last else linear:
+        nonlinearity: Any = "linear" if layer is linear[-1] else "relu"
+        nn.init.kaiming_uniform_(layer.weight, nonlinearity=nonlinearity)
+        nn.init.zeros_(layer.bias)

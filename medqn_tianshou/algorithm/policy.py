@@ -148,10 +148,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     def observe_step(self, action_batch: Any, rollout_batch: RolloutBatchProtocol) -> None:
         """Show a step's states to the sampler: an ``on_step_hook`` for the training collector.
 
-        The successors are shown as well: the last state of an episode is never an ``obs``.
+        These are the states that the agent acted from. As in the released code, the last state of
+        an episode is not among them.
         """
         self.state_sampler.observe(network_input(rollout_batch.obs))
-        self.state_sampler.observe(network_input(rollout_batch.obs_next))
 
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]

@@ -15,7 +15,7 @@ from tianshou.env import BaseVectorEnv
 from tianshou.policy import BasePolicy
 
 from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
-from medqn_tianshou.collecting.steps import Played, Step, action_batch
+from medqn_tianshou.collecting.steps import Step, action_batch
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 
 Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
@@ -35,8 +35,8 @@ class LeanCollector(Collector[CollectStats]):
     :param buffer: where transitions are stored; None stores nothing, as evaluation needs it.
     :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
     :param on_step_hook: called with each step's actions and transitions before they are stored.
-    :param on_states: called with the states of each reset and step: a cheaper way than a step hook
-        to see every state.
+    :param on_states: called with the states that each step acts from: a cheaper way than a step
+        hook to see every state.
     :param on_episode_end: called at the end of each episode with the number of steps collected
         since the last reset of the statistics, the episode's return and its length.
     """
@@ -115,8 +115,6 @@ class LeanCollector(Collector[CollectStats]):
         self._episode_length = [0] * self.env_num
         self._resets_E += 1
         obs_EO, info_E = self.env.reset(**(gym_reset_kwargs or {}))
-        if self._on_states is not None:
-            self._on_states(obs_EO)
         self._pre_collect_obs_RO = obs_EO
         return obs_EO, info_E
 
@@ -147,8 +145,8 @@ class LeanCollector(Collector[CollectStats]):
         n_episode: int | None = None,
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
-    ) -> Iterator[Played]:
-        """Step the environments; yield each step, and the first states after each reset."""
+    ) -> Iterator[Step]:
+        """Step the environments."""
         if self._pre_collect_obs_RO is None:
             raise ValueError("the collector was never reset: call reset() before collect()")
         env_count = self.env_num if n_episode is None else min(self.env_num, n_episode)
@@ -171,7 +169,6 @@ class LeanCollector(Collector[CollectStats]):
                 done_ids_D = env_ids_R[done_R]
                 self._resets_E[done_ids_D] += 1
                 first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
-                yield first_obs_DO
                 obs_RO = obs_RO.copy()  # the buffer or a hook may keep the original
                 obs_RO[done_R] = first_obs_DO
                 if n_episode is not None:
@@ -183,18 +180,14 @@ class LeanCollector(Collector[CollectStats]):
                     env_ids_R, obs_RO = env_ids_R[keep_R], obs_RO[keep_R]
         self._pre_collect_obs_RO = obs_RO
 
-    def _take(self, play: Iterable[Played]) -> CollectStats:
+    def _take(self, play: Iterable[Step]) -> CollectStats:
         """Store the steps, call the hooks, and count."""
         returns: list[float] = []
         lengths: list[int] = []
         steps = 0
         for step in play:
-            if not isinstance(step, Step):
-                if self._on_states is not None:
-                    self._on_states(step)
-                continue
             if self._on_states is not None:
-                self._on_states(step.obs_next_RO)
+                self._on_states(step.obs_RO)
             batch = step.batch()
             if self._on_step_hook is not None:
                 batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info

@@ -15,7 +15,7 @@ from tianshou.policy import BasePolicy
 
 from medqn_tianshou.collecting.lean import Choose, LeanCollector
 from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
-from medqn_tianshou.collecting.steps import Played, Step
+from medqn_tianshou.collecting.steps import Step
 
 
 class OverlappingCollector(LeanCollector):
@@ -46,7 +46,7 @@ class OverlappingCollector(LeanCollector):
         self._learner = cast(QuickPolicy, policy)
         self._actor = deepcopy(self._learner.model).requires_grad_(False).eval()
         self._thread = ThreadPoolExecutor(1, "collect")
-        self._ahead: tuple[int, Future[list[Played]]] | None = None
+        self._ahead: tuple[int, Future[list[Step]]] | None = None
         device = next(self._actor.parameters()).device
         self._stream = None
         if device.type == "cuda":
@@ -76,7 +76,7 @@ class OverlappingCollector(LeanCollector):
         super().load_state_dict(state, new_episodes=new_episodes)
         self._ahead = None
         if not new_episodes and state["ahead"] is not None:
-            played: Future[list[Played]] = Future()
+            played: Future[list[Step]] = Future()
             played.set_result([_step(fields) for fields in state["ahead"]["played"]])
             self._ahead = state["ahead"]["n_step"], played
 
@@ -134,7 +134,7 @@ class OverlappingCollector(LeanCollector):
 
         return choose_for_all
 
-    def _play_ahead(self, choose: Choose, n_step: int) -> list[Played]:
+    def _play_ahead(self, choose: Choose, n_step: int) -> list[Step]:
         with self._on_stream():
             return list(self._play(choose, n_step))
 
@@ -153,18 +153,14 @@ _STEP_FIELDS = (
 )  # fmt: skip
 
 
-def _plain(step: Played) -> Any:
+def _plain(step: Step) -> dict[str, Any]:
     """Return a step as plain data, without its info, which only hooks see."""
-    if isinstance(step, Step):
-        return {name: getattr(step, name) for name in _STEP_FIELDS}
-    return step
+    return {name: getattr(step, name) for name in _STEP_FIELDS}
 
 
-def _step(fields: Any) -> Played:
-    if isinstance(fields, dict):
-        arrays: Any = {name: fields[name] for name in _STEP_FIELDS}
-        return Step(**arrays, info={})
-    return np.asarray(fields)
+def _step(fields: dict[str, Any]) -> Step:
+    arrays: Any = {name: fields[name] for name in _STEP_FIELDS}
+    return Step(**arrays, info={})
 
 
 def _tensors(model: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -56,10 +56,6 @@ class Step:
         return cast(RolloutBatchProtocol, batch)
 
 
-Played = Step | NDArray[Any]
-"""A step, or the first states of episodes after a reset."""
-
-
 def action_batch(act_R: NDArray[Any]) -> CollectActionBatchProtocol:
     """Return what Tianshou passes to step hooks, for a policy without distribution and state."""
     batch = Batch(

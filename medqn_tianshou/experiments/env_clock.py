@@ -21,7 +21,7 @@ class EnvClockFamily(Family[E]):
     def make_train_envs(self, settings: E, seed: int) -> BaseVectorEnv:
         """Build the environment to learn in."""
         envs = self._single(settings, seed)
-        return TimeoutIsTerminal(envs) if settings.timeout_is_terminal else envs
+        return envs if settings.bootstrap_timeouts else TimeoutIsTerminal(envs)
 
     def make_test_envs(self, settings: E, seed: int) -> BaseVectorEnv | None:
         """Build the environment to evaluate in, if the settings ask for evaluations."""

@@ -36,6 +36,7 @@ class LowDimFamily(EnvClockFamily[LowDimSettings]):
             action_count=int(env.action_space.n),
             hidden_sizes=settings.hidden_sizes,
             dueling=settings.dueling,
+            initialization=settings.init,
         ).to(device)
 
 

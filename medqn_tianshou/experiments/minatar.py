@@ -37,6 +37,7 @@ class MinAtarFamily(EnvClockFamily[MinAtarSettings]):
             observation_shape=env.observation_space.shape or (),
             action_count=int(env.action_space.n),
             dueling=settings.dueling,
+            initialization=settings.init,
         ).to(device)
 
 

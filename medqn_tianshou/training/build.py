@@ -61,7 +61,7 @@ def build_policy(
             settings.sampling, observation_space=observation_space, seed=sampler_seed
         ),
         consolidation_coef=LinearSchedule(
-            settings.lambda_start, settings.lambda_end, settings.total_env_steps
+            settings.lambda_start, settings.lambda_end, settings.lambda_steps
         ),
         consolidation_epochs=settings.consolidation_epochs,
         consolidation_batch_size=settings.consolidation_batch_size,
@@ -158,8 +158,7 @@ def make_training(
     limit = replay.limit
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
-        f"env steps, an update every {settings.step_per_collect}, "
-        f"lambda {settings.lambda_start:g} to {settings.lambda_end:g}\n"
+        f"env steps, an update every {settings.step_per_collect}; {_describe_lambda(settings)}\n"
         f"replay buffer: {replay.description}; {limit.source} limit {format_bytes(limit.nbytes)}, "
         f"{format_bytes(limit.available)} left\n"
         f"run folder: {run.path}\n"
@@ -183,6 +182,18 @@ def make_training(
     if not is_new:
         restore(training, run, checkpoints, logs)
     return training
+
+
+def _describe_lambda(settings: TrainingSettings) -> str:
+    """Say how lambda rises, and how far it gets in a run that is shorter than its schedule."""
+    schedule = LinearSchedule(settings.lambda_start, settings.lambda_end, settings.lambda_steps)
+    if schedule.start == schedule.end:
+        return f"lambda {schedule.end:g}"
+    length = f"{schedule.duration_env_steps:,} env steps"
+    text = f"lambda {schedule.start:g} to {schedule.end:g} over {length}"
+    if settings.total_env_steps >= settings.lambda_steps:
+        return text
+    return f"{text}, {schedule(settings.total_env_steps):.3g} at the end of this run"
 
 
 def tensorboard_command() -> str:

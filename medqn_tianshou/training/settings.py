@@ -30,6 +30,7 @@ ConsolidationKind = Literal["mse", "huber", "kl"]
 Reduction = Literal["mean", "sum"]
 Replay = Literal["compact", "raw"]
 Optimizer = Literal["adam", "rmsprop", "rmsprop-centered"]
+Initialization = Literal["torch", "kaiming", "kaiming-output"]
 
 NAMES = ("task", "algo", "seed")
 """What names a run; the values beside these have a source."""
@@ -97,7 +98,11 @@ class TrainingSettings:
 
     lambda_start: Annotated[Weight, Flag("weight of the term at the start", CONSOLIDATION)]
     lambda_end: Annotated[
-        Weight, Flag("weight at the end, reached linearly by env step", CONSOLIDATION)
+        Weight, Flag("weight after --lambda-steps, reached linearly", CONSOLIDATION)
+    ]
+    lambda_steps: Annotated[
+        Count,
+        Flag("env steps from the first weight to the last, however long the run is", CONSOLIDATION),
     ]
     consolidation_epochs: Annotated[Count, Flag("E: gradient steps per mini-batch", CONSOLIDATION)]
     consolidation_batch_size: Annotated[

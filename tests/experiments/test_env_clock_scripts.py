@@ -175,7 +175,7 @@ def test_episodes_are_recorded_with_their_exact_env_step(tmp_path):
     assert all(float(row["return"]) <= -1 for row in rows)
 
 
-def test_a_timeout_bootstraps_unless_told_otherwise(tmp_path, monkeypatch):
+def test_a_timeout_is_terminal_unless_told_otherwise(tmp_path, monkeypatch):
     flags = []
     learn = MeDQNPolicy.learn
 
@@ -186,10 +186,10 @@ def test_a_timeout_bootstraps_unless_told_otherwise(tmp_path, monkeypatch):
     monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
     limit = ["--max-episode-steps", "20"]
     run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "a", *limit)
-    assert set(flags) == {(False, True)}
-    flags.clear()
-    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "b", *limit, "--timeout-is-terminal")
     assert set(flags) == {(True, False)}
+    flags.clear()
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "b", *limit, "--bootstrap-timeouts")
+    assert set(flags) == {(False, True)}
 
 
 def test_dqn_s_draws_from_its_buffer(tmp_path, monkeypatch):

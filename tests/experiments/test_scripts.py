@@ -24,7 +24,7 @@ def run_folder(logdir):
     [("lowdim", "Catcher", "medqn-u"), ("minatar", "breakout", "medqn-r")],
 )
 def test_the_script_and_the_command_give_the_same_parameters(family, task, algo, tmp_path):
-    flags = ("--eval-every", "150", "--eval-episodes", "1", "--timeout-is-terminal")
+    flags = ("--eval-every", "150", "--eval-episodes", "1", "--bootstrap-timeouts")
     arguments = [TASK_FLAGS[family], task, "--algo", algo, *SHORT, *flags]
     assert train.main(family, [*arguments, "--logdir", str(tmp_path / "command")]) == 0
     script = load_script(f"{family}/{family}_medqn.py")

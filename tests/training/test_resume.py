@@ -24,7 +24,7 @@ from resume_runs import (
         ("lowdim", f"--task Acrobot-v1 --algo medqn-u {LOWDIM} --replay raw"),
         ("lowdim", f"--task Catcher --algo dqn {LOWDIM} --replay raw --buffer-size 70"),
         ("lowdim", f"--task Pixelcopter --algo medqn-u {LOWDIM}"),
-        ("lowdim", f"--task Catcher --algo dqn-s {LOWDIM} --timeout-is-terminal"),
+        ("lowdim", f"--task Catcher --algo dqn-s {LOWDIM} --bootstrap-timeouts"),
         *(
             ("minatar", f"--game {game} --algo {algo} {LOWDIM} --buffer-size 90")
             for game, algo in (

@@ -79,7 +79,7 @@ class AtariSettings(TrainingSettings):
     description: ClassVar[str] = """\
 Train MeDQN, or the DQN it is measured against, on an Atari game.
 
-The defaults are the paper's for the game, but for pixels, which are scaled (--scale-obs). Examples:
+The defaults for a game and an algorithm are those of the released code. Examples:
 
   %(prog)s --task QbertNoFrameskip-v4 --buffer-size 100000
   %(prog)s --task PhoenixNoFrameskip-v4 --algo dqn --memory-cap 8G
@@ -110,7 +110,7 @@ The defaults are the paper's for the game, but for pixels, which are scaled (--s
     frames_stack: Annotated[Count, Flag("frames in an observation", DQN)]
     scale_obs: Annotated[
         Literal[0, 1],
-        Flag("1: scale pixels to [0, 1], 0: leave 0 to 255 as Tianshou's example does", DQN),
+        Flag("1: scale pixels to [0, 1], 0: leave 0 to 255, as the released code does", DQN),
     ]
     sampling: Annotated[
         Sampling,

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from medqn_tianshou.experiments.settings.files import load_settings, nearest
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import DQN, RUN, Count, CountOrZero, Flag, Weight
-from medqn_tianshou.training.settings import Optimizer, TrainingSettings
+from medqn_tianshou.training.settings import Initialization, Optimizer, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,19 +30,19 @@ class EnvClockSettings(TrainingSettings):
         ),
     ]
     eval_episodes: Annotated[Count, Flag("episodes per evaluation", RUN)]
-    timeout_is_terminal: Annotated[
+    bootstrap_timeouts: Annotated[
         bool,
-        Flag(
-            "treat a truncated episode as ended, as the authors' code does, instead of "
-            "bootstrapping",
-            RUN,
-        ),
+        Flag("bootstrap at truncated steps, which the released code treats as terminal", RUN),
     ]
     target_update_env_steps: Annotated[
         Count, Flag("C_target: environment steps between target network copies", DQN)
     ]
     max_grad_norm: Annotated[Weight, Flag("clip the gradient to this norm; 0 does not clip", DQN)]
     optimizer: Optimizer
+    init: Annotated[
+        Initialization,
+        Flag("initialization of the network: torch's, or Kaiming of all or the last layer", DQN),
+    ]
 
     def check(self) -> None:
         """Check the values against each other."""
@@ -112,7 +112,8 @@ class MinAtarSettings(EnvClockSettings):
     description: ClassVar[str] = """\
 Train MeDQN, or the DQN it is measured against, on a MinAtar game.
 
-The defaults for a game and an algorithm are the paper's (Tables 7 to 10; freeway: our choice).
+The defaults for a game and an algorithm are the paper's (Tables 7 to 10) and those of the released
+code; freeway: our choice.
 Needs the extra `minatar`, a package under the GPL. Examples:
 
   %(prog)s --game breakout --algo medqn-u
@@ -142,7 +143,8 @@ class LowDimSettings(EnvClockSettings):
     description: ClassVar[str] = """\
 Train MeDQN, or the DQN it is measured against, on a low-dimensional task.
 
-The defaults for a task and an algorithm are the paper's (Tables 3 to 6). Examples:
+The defaults for a task and an algorithm are the paper's (Tables 3 to 6) and those of the released
+code. Examples:
 
   %(prog)s --task MountainCar-v0 --algo medqn-u
   %(prog)s --task Catcher --algo dqn-s --seed 3
