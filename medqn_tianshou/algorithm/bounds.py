@@ -1,4 +1,4 @@
-"""Element-wise bounds of every state the agent has received, and uniform draws within them."""
+"""Element-wise bounds of every state the agent has received, and uniform samples within them."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 class StateBounds:
     """The paper's s_LOW and s_HIGH.
 
-    :param observation_space: the space of one observation. It decides the shape and whether draws
-        are whole numbers; its own limits are not used, only what was observed.
+    :param observation_space: the space of one observation. It decides the shape and whether samples
+        are integers; its own limits are not used, only what was observed.
     """
 
     def __init__(self, observation_space: gym.Space[Any]) -> None:
@@ -37,7 +37,7 @@ class StateBounds:
     def update(self, obs: NDArray[Any]) -> None:
         """Widen the bounds.
 
-        Values that are not finite are passed over: no uniform distribution reaches them.
+        Values that are not finite are ignored: no uniform distribution reaches them.
 
         :param obs: one observation or a batch of them.
         """
@@ -61,10 +61,8 @@ class StateBounds:
         np.maximum(self.high, highest, out=self.high)
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> NDArray[Any]:
-        """Draw states uniformly within the bounds, both ends included.
+        """Sample states uniformly within the bounds, both ends included.
 
-        :param batch_size: how many.
-        :param generator: the source of randomness.
         :return: states in the dtype of the observations.
         """
         if np.any(self.low > self.high):

@@ -30,27 +30,26 @@ class ObservationBuffer(Protocol):
 
 @runtime_checkable
 class StateSampler(Protocol):
-    """Draws the states on which the Q network is held to its target network."""
+    """Samples the states on which the Q network is kept close to its target network."""
 
     def sample(self, batch_size: int, buffer: ObservationBuffer) -> Observations:
-        """Draw states.
+        """Sample states.
 
-        :param batch_size: how many.
         :param buffer: the replay buffer of the training collector.
         :return: observations in the shape and dtype in which the buffer returns them.
         """
 
     def observe(self, obs: Observations) -> None:
-        """Take note of received states, whether or not the replay buffer will keep them.
+        """Record received states, whether or not the replay buffer will keep them.
 
         :param obs: one observation or a batch of them.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later draws depend on: the generator, and what was observed."""
+        """Return what later samples depend on: the generator, and what was observed."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned."""
+        """Resume from what :meth:`state_dict` returned."""
 
 
 class SeededSampler:
@@ -63,34 +62,34 @@ class SeededSampler:
         self._generator = np.random.default_rng(seed)
 
     def observe(self, obs: Observations) -> None:
-        """Ignore what was received; a sampler that needs it overrides this."""
+        """Ignore received states; a sampler that needs them overrides this."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the generator."""
         return {"generator": self._generator.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the stream of random numbers from a saved state."""
+        """Resume the stream of random numbers from a saved state."""
         self._generator.bit_generator.state = state["generator"]
 
 
 class RealStateSampler(SeededSampler):
-    """MeDQN(R): states of random entries of the replay buffer, drawn independently of the TD batch.
+    """MeDQN(R): states of random entries of the replay buffer, independent of the TD batch.
 
-    Reads observations only: no action, reward or successor. Its draws come from its own generator,
-    so that they neither follow nor disturb the buffer's.
+    It reads observations only: no action, reward or successor. It has its own generator, so that
+    its samples neither follow nor disturb the buffer's.
 
     :param seed: seed of the generator; None takes fresh entropy.
     """
 
     def sample(self, batch_size: int, buffer: ObservationBuffer) -> Observations:
-        """Draw states from the buffer, each entry as likely as any other, with replacement."""
+        """Sample states from the buffer uniformly, with replacement."""
         observations = buffer.get(self.draw_indices(batch_size, buffer), "obs")
         # Environments with an action mask wrap the observation, see Tianshou's DQNPolicy.forward.
         return np.asarray(getattr(observations, "obs", observations))
 
     def draw_indices(self, batch_size: int, buffer: ObservationBuffer) -> NDArray[np.int_]:
-        """Draw the entries alone, for who reads them together with others."""
+        """Sample only the indices, so that a caller can read them together with others."""
         if len(buffer) == 0:
             raise ValueError("the replay buffer is empty; collect before the first update")
         index_of_entries = getattr(buffer, "index_of_entries", None)
@@ -109,7 +108,7 @@ class RealStateSampler(SeededSampler):
 
 
 class UniformStateSampler(SeededSampler):
-    """MeDQN(U): states drawn uniformly within the bounds of all states ever received.
+    """MeDQN(U): states sampled uniformly within the bounds of all states ever received.
 
     The bounds live here and not in the replay buffer, which may hold no more than one mini-batch.
     Integer-valued observation spaces (MultiBinary, Discrete, MultiDiscrete, Box of an integer or
@@ -124,7 +123,7 @@ class UniformStateSampler(SeededSampler):
         self.bounds = StateBounds(observation_space)
 
     def sample(self, batch_size: int, buffer: ObservationBuffer | None = None) -> Observations:
-        """Draw states within the bounds; the buffer is not read."""
+        """Sample states within the bounds; the buffer is not read."""
         return self.bounds.sample(batch_size, self._generator)
 
     def observe(self, obs: Observations) -> None:
@@ -136,7 +135,7 @@ class UniformStateSampler(SeededSampler):
         return {**super().state_dict(), "bounds": self.bounds.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from saved bounds and generator."""
+        """Resume from saved bounds and generator."""
         super().load_state_dict(state)
         self.bounds.load_state_dict(state["bounds"])
 
@@ -144,10 +143,8 @@ class UniformStateSampler(SeededSampler):
 class MixedStateSampler(SeededSampler):
     """A share of real states, the rest uniform: what the paper's conclusion suggests to try.
 
-    :param real: draws the real share.
-    :param uniform: draws the rest.
     :param real_share: the expected share of real states in each batch. Where it is not a whole
-        number of states, rounding up or down is drawn so that the share is right on average.
+        number of states, it is rounded up or down at random so that the share is right on average.
     :param seed: seed of the generator that rounds; None takes fresh entropy.
     """
 
@@ -167,7 +164,7 @@ class MixedStateSampler(SeededSampler):
         self.real_share = real_share
 
     def sample(self, batch_size: int, buffer: ObservationBuffer) -> Observations:
-        """Draw real states and uniform states, in this order, as one batch."""
+        """Sample real states and uniform states, in this order, as one batch."""
         real_size = int(self.real_share * batch_size + self._generator.random())
         parts = [
             sampler.sample(size, buffer)
@@ -190,7 +187,7 @@ class MixedStateSampler(SeededSampler):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue both samplers and the generator."""
+        """Resume both samplers and the generator."""
         super().load_state_dict(state)
         self.real.load_state_dict(state["real"])
         self.uniform.load_state_dict(state["uniform"])

@@ -6,6 +6,8 @@ known in full: exactly our own classes and plain layers, with no hook and no rep
 """
 
 from collections.abc import Sequence
+from itertools import chain
+from operator import is_
 from typing import Self
 from weakref import WeakKeyDictionary
 
@@ -29,8 +31,9 @@ _HOOKS = (
 _GLOBAL_HOOKS = [
     getattr(torch_module, f"_global{name}") for name in (*_HOOKS, "_forward_hooks_always_called")
 ]
-_REPLACEMENTS = ("forward", "train", "_compiled_call_impl")
-"""Attributes that only an instance has whose methods were replaced, or given to torch.compile."""
+_REPLACEMENTS = {"forward", "train", "_compiled_call_impl"}
+"""Attributes of an object that replace methods of its class."""
+_address = torch.Tensor.data_ptr
 
 
 class KnownNetwork:
@@ -45,12 +48,13 @@ class KnownNetwork:
         self._attributes = [vars(module) for module in modules]
         self._hooks = [attributes[name] for attributes in self._attributes for name in _HOOKS]
         self._hooks += _GLOBAL_HOOKS
-        self._tables = [m._parameters if m._parameters else m._modules for m in modules]
-        # The entries are kept alive, so that no other object gets the id of one of them.
-        self._entries = [entry for table in self._tables for entry in table.values()]
-        self._ids = list(map(id, self._entries))
+        tables = [m._parameters if m._parameters else m._modules for m in modules]
+        self._views = [table.values() for table in tables]
+        self._sized = [*self._attributes, *self._views]
+        self._sizes = list(map(len, self._sized))
+        self._entries = list(chain.from_iterable(self._views))
         self.parameters: Sequence[nn.Parameter] = list(network.parameters())
-        self._addresses = [parameter.data_ptr() for parameter in self.parameters]
+        self._addresses = list(map(_address, self.parameters))
         self.compiled = CompiledNetwork.of(network)
 
     @classmethod
@@ -58,8 +62,10 @@ class KnownNetwork:
         """Inspect a network; return None where it is not known in full."""
         if type(network) not in _NETWORKS:
             return None
-        _, *layers = network.modules()
+        _, *layers = modules = list(network.modules())
         if any(type(layer) not in _LAYERS for layer in layers):
+            return None
+        if any(not _REPLACEMENTS.isdisjoint(vars(module)) for module in modules):
             return None
         known = cls(network)  # type: ignore[arg-type]
         return known if known.is_current else None
@@ -67,11 +73,13 @@ class KnownNetwork:
     @property
     def is_current(self) -> bool:
         """Whether modules, parameters and their memory are the same, and nothing is hooked in."""
+        # Written for speed: it runs several times for each environment step. A replaced method is
+        # one more attribute of its object.
         return (
             not any(self._hooks)
-            and [id(entry) for table in self._tables for entry in table.values()] == self._ids
-            and [parameter.data_ptr() for parameter in self.parameters] == self._addresses
-            and not any(map(_has_replacement, self._attributes))
+            and list(map(len, self._sized)) == self._sizes
+            and all(map(is_, chain.from_iterable(self._views), self._entries))
+            and list(map(_address, self.parameters)) == self._addresses
         )
 
     @property
@@ -91,12 +99,9 @@ class KnownNetwork:
 
     def is_optimized_by(self, optim: torch.optim.Optimizer) -> bool:
         """Whether an optimizer updates exactly the parameters of this network."""
-        params = [parameter for group in optim.param_groups for parameter in group["params"]]
-        return list(map(id, params)) == list(map(id, self.parameters))
-
-
-def _has_replacement(attributes: dict[str, object]) -> bool:
-    return not attributes.keys().isdisjoint(_REPLACEMENTS)
+        groups = optim.param_groups
+        params = groups[0]["params"] if len(groups) == 1 else []
+        return len(params) == len(self.parameters) and all(map(is_, params, self.parameters))
 
 
 class KnownNetworks:

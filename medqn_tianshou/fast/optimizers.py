@@ -1,4 +1,4 @@
-"""Gradient steps as torch takes them, at less cost for small networks on the CPU."""
+"""The gradient steps of torch, at less cost for small networks on the CPU."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,18 +15,15 @@ _UNUSED = ("weight_decay", "momentum", "maximize", "capturable", "differentiable
 
 
 class FusedRMSprop(torch.optim.RMSprop):
-    """torch's RMSprop, of which torch has no fused kernel: on the CPU, one of our own.
+    """RMSprop with a fused kernel for the CPU, which torch does not have.
 
-    Takes the same arguments, keeps the same state, and takes the same steps up to rounding. On
-    other devices, and with options the kernel does not have, torch's own step is taken.
+    It takes the same arguments, keeps the same state, and takes the same steps up to rounding. On
+    other devices, and with options that the kernel does not support, torch's own step is taken.
     """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take a step.
-
-        :param closure: not supported by the kernel; torch's own step is taken with it.
-        """
+        """Take a step; with a closure, torch's own."""
         if closure is not None or not self._take_fused_step():
             return super().step(closure)
         return None
@@ -52,11 +49,7 @@ class FusedRMSprop(torch.optim.RMSprop):
 
 
 class _Memory:
-    """Arrays on the memory of a group's parameters and of their state.
-
-    :param optimizer: the optimizer, whose state is made if it has none yet.
-    :param group: the group, which suits.
-    """
+    """Arrays that share the memory of a group's parameters and of their state."""
 
     def __init__(self, optimizer: FusedRMSprop, group: dict[str, Any]) -> None:
         self._tensors = group["params"]

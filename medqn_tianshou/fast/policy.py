@@ -58,6 +58,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             huber=self.clip_loss_grad, per_action=self.consolidation_reduction == "mean"
         )
         self._networks = KnownNetworks()
+        self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
         self._samples: deque[_Sample] = deque()
 
     @staticmethod
@@ -94,7 +95,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         known = self._networks.of(self.model)
         if known is None:
             return super().train(mode)
-        self.training = mode
+        self.__dict__["training"] = mode  # nn.Module's own assignment is slow
         known.train(mode)
         return self
 
@@ -200,11 +201,19 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     # Learning.
 
+    def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
+        """Take the gradient steps of :class:`MeDQNPolicy`; inspect the networks once for all."""
+        self.__dict__["_inspected"] = self._known()  # nn.Module's own assignment is slow
+        try:
+            return super().learn(batch, *args, **kwargs)
+        finally:
+            self.__dict__["_inspected"] = None
+
     def _differentiate(
         self, batch: RolloutBatchProtocol, weight_B: Any
     ) -> tuple[Terms, torch.Tensor]:
         obs = network_input(batch.obs)
-        known = self._known()
+        known = self._inspected
         if known is None or weight_B is not None or not self._is_compiled(known[0], obs):
             return super()._differentiate(batch, weight_B)
         network = cast(CompiledNetwork, known[0].compiled)
@@ -233,7 +242,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def _action_values(self, batch: RolloutBatchProtocol) -> tuple[torch.Tensor, Any]:
         """Evaluate the TD batch and the consolidation states in one pass of each network."""
-        if self._known() is None:
+        if self._inspected is None:
             return super()._action_values(batch)
         obs = network_input(batch.obs)
         if self._coef == 0:
