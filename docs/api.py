@@ -23,7 +23,9 @@ inherits from Tianshou or torch is described there. How the parts fit together:
 """
 # In the order in which data flows.
 SECTIONS = {
-    "Policy and loss": ("MeDQNPolicy", "MeDQNTrainingStats", "consolidation_loss"),
+    "Policy and loss": (
+        "MeDQNPolicy", "FastMeDQNPolicy", "MeDQNTrainingStats", "consolidation_loss",
+    ),
     "Where states come from": (
         "StateSampler", "RealStateSampler", "UniformStateSampler", "MixedStateSampler",
     ),

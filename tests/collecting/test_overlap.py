@@ -110,8 +110,8 @@ def test_hooks_and_episodes_are_told_in_the_main_order():
         on_states=lambda obs: shown.extend(obs.copy()),
         on_episode_end=lambda steps, episode_return, length: ended.append((steps, length)),
     )
-    stored = contents(collector)["obs_next"]
-    assert {obs.tobytes() for obs in stored} <= {obs.tobytes() for obs in shown}
+    stored = contents(collector)["obs"]
+    assert {obs.tobytes() for obs in stored} == {obs.tobytes() for obs in shown}
     assert collector.collect_episode == len(ended) > 5
     assert [steps for steps, _ in ended] == sorted(steps for steps, _ in ended)
     assert collector.collect_step == 20 + 12 * 8 == len(stored)
