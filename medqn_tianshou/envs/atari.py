@@ -23,8 +23,8 @@ from medqn_tianshou.envs.workers import WorkerVectorEnv
 
 Backend = Literal["auto", "envpool", "ale"]
 
-MAX_EPISODE_STEPS = 27_000
-"""Steps after which a game is truncated: 108,000 frames, half an hour of play."""
+MAX_EPISODE_STEPS = 108_000
+"""Steps, of four frames each, after which a game is truncated, as in the paper's experiments."""
 
 
 @cache
