@@ -5,7 +5,7 @@ what Gymnasium and a convolution expect: channels first, seeding by ``reset(seed
 rendered without matplotlib.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +17,8 @@ from medqn_tianshou.envs.registration import EPISODE_LIMITS as EPISODE_LIMITS
 from medqn_tianshou.envs.registration import MINATAR_GAMES as MINATAR_GAMES
 from medqn_tianshou.envs.registration import check_minatar_game
 from medqn_tianshou.files.generators import generator_state, set_generator_state
+
+SeaquestOxygen = Literal["fixed", "flash"]
 
 ACTION_NAMES = ("no-op", "left", "up", "right", "down", "fire")
 
@@ -34,6 +36,8 @@ CHANNEL_COLOURS = (
     (255, 157, 167),
     (156, 117, 95),
 )
+
+_OXYGEN_CHANNEL = 7  # of Seaquest
 
 # Fields of a MinAtar game that game_state leaves out; the generator is saved separately.
 _CONSTANT_FIELDS = {"action_map", "channels", "ramping", "random"}
@@ -54,6 +58,9 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         effect in this game.
     :param sticky_action_prob: the probability that a step repeats the previous action.
     :param difficulty_ramping: make the game harder over time (not in breakout and freeway).
+    :param seaquest_oxygen: ``"fixed"`` is the installed MinAtar. ``"flash"`` is Seaquest as MinAtar
+        1.0.10, which the paper's experiments used, has it: without oxygen, the game lasts a step
+        longer, and in that step shows a bar that is nearly full.
     :param render_mode: ``"rgb_array"`` or None.
     """
 
@@ -66,9 +73,14 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         full_action_set: bool = True,
         sticky_action_prob: float = 0.1,
         difficulty_ramping: bool = True,
+        seaquest_oxygen: SeaquestOxygen = "fixed",
         render_mode: str | None = None,
     ) -> None:
         check_minatar_game(game)
+        if seaquest_oxygen not in get_args(SeaquestOxygen):
+            raise ValueError(
+                f"seaquest_oxygen={seaquest_oxygen!r} must be one of {get_args(SeaquestOxygen)}"
+            )
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise ValueError(
                 f"sticky_action_prob={sticky_action_prob} is a probability: use a value from 0 to 1"
@@ -84,6 +96,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
 
         self.game = game
         self.render_mode = render_mode
+        self._oxygen_flashes = game == "seaquest" and seaquest_oxygen == "flash"
         self._game = Environment(
             game, sticky_action_prob=sticky_action_prob, difficulty_ramping=difficulty_ramping
         )
@@ -123,8 +136,20 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
             raise ValueError(f"action={action!r} is not an action of {self.game}; use {choices}")
         if self._seeded_from is None:
             raise gym.error.ResetNeeded("step() before the first episode; call reset() first")
-        reward, terminated = self._game.act(self._minatar_actions[int(action)])
+        minatar_action = self._minatar_actions[int(action)]
+        act = self._act_with_a_last_breath if self._oxygen_flashes else self._game.act
+        reward, terminated = act(minatar_action)
         return self._observation(), float(reward), terminated, False, {}
+
+    def _act_with_a_last_breath(self, action: int) -> tuple[float, bool]:
+        """Play a frame of Seaquest, which ends when the oxygen is below 0 instead of at 0."""
+        seaquest = self._game.env
+        out_of_oxygen = seaquest.oxygen == 0
+        seaquest.oxygen += out_of_oxygen
+        result: tuple[float, bool] = self._game.act(action)
+        # Unless the submarine has surfaced and is refilled.
+        seaquest.oxygen -= out_of_oxygen and seaquest.oxygen <= 1
+        return result
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
         """Return the grid as (height, width, 3), or None without a render mode.
@@ -162,4 +187,6 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
 
     def _observation(self) -> NDArray[np.bool_]:
         state_HWC: NDArray[np.bool_] = self._game.state()
+        if self._oxygen_flashes and self._game.env.oxygen < 0:
+            state_HWC[-1, :-1, _OXYGEN_CHANNEL] = True
         return state_HWC.transpose(2, 0, 1).copy()
