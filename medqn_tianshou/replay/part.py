@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medqn_tianshou.replay.columns import TightColumn
-from medqn_tianshou.replay.rows import RowStore
+from medqn_tianshou.replay.rows import FixedRows
 from medqn_tianshou.replay.runs import LEAD, ROW, START, Runs, Times, lead_of
 from medqn_tianshou.replay.trees import Leaves
 
@@ -40,7 +40,7 @@ class Part:
 
     def clear(self) -> None:
         """Remove all transitions and their storage."""
-        self.stores: dict[str, RowStore] = {}
+        self.stores: dict[str, FixedRows] = {}
         self.columns: dict[str, TightColumn] = {}
         self.ring = 0
         self.first = 0
@@ -82,8 +82,6 @@ class Part:
         """The most bytes that each of any number of transitions can add, if no ring grows."""
         rows = sum(store.most_growth_nbytes(self.stack_num + 1) for store in self.stores.values())
         return int(rows + self.runs.most_growth_nbytes + self.broken.itemsize)
-
-    # -- adding --------------------------------------------------------------------------------
 
     def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
         """Add a transition.
@@ -140,8 +138,6 @@ class Part:
         statistics = self.episode_return, self.episode_length
         self.clear_statistics()
         return *statistics, start
-
-    # -- evicting ------------------------------------------------------------------------------
 
     def resize_ring(self, ring: int) -> None:
         """Move all fields to rings of another length."""
@@ -203,8 +199,6 @@ class Part:
         self.runs.evict(self.first)
         while self.broken and self.broken[0] < self.first:
             del self.broken[0]
-
-    # -- finding -------------------------------------------------------------------------------
 
     def times(self, slots: NDArray[np.int64]) -> Times:
         """The times in some slots of the ring; below ``first`` where a slot is empty."""

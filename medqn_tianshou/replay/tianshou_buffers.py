@@ -1,15 +1,13 @@
 """What this package adds to Tianshou's own replay buffers: seeds, byte counts, states to save."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer
 
 from medqn_tianshou.files.generators import State, generator_state, set_generator_state
-
-Replay = Literal["compact", "raw"]
 
 _PART_FIELDS = ("_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_idx")
 
