@@ -7,12 +7,11 @@ rendered without matplotlib.
 
 from typing import Any, Literal, get_args
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from medqn_tianshou.envs.fields import set_fields
+from medqn_tianshou.envs.game import Game, set_fields
 from medqn_tianshou.envs.registration import EPISODE_LIMITS as EPISODE_LIMITS
 from medqn_tianshou.envs.registration import MINATAR_GAMES as MINATAR_GAMES
 from medqn_tianshou.envs.registration import check_minatar_game
@@ -43,7 +42,7 @@ _OXYGEN_CHANNEL = 7  # of Seaquest
 _CONSTANT_FIELDS = {"action_map", "channels", "ramping", "random"}
 
 
-class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
+class MinAtarEnv(Game):
     """A game of MinAtar.
 
     An observation is a new bool array (channels, 10, 10): channel c marks the cells of the 10x10
@@ -85,8 +84,6 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
             raise ValueError(
                 f"sticky_action_prob={sticky_action_prob} is a probability: use a value from 0 to 1"
             )
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode={render_mode!r} is unknown; use 'rgb_array' or None")
         try:
             from minatar import Environment
         except ImportError as error:
@@ -94,8 +91,6 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
                 "MinAtar is not installed; run: pip install 'medqn-tianshou[minatar]'"
             ) from error
 
-        self.game = game
-        self.render_mode = render_mode
         self._oxygen_flashes = game == "seaquest" and seaquest_oxygen == "flash"
         self._game = Environment(
             game, sticky_action_prob=sticky_action_prob, difficulty_ramping=difficulty_ramping
@@ -106,13 +101,11 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
             else self._game.minimal_action_set()
         )
         self.action_names = tuple(ACTION_NAMES[action] for action in self._minatar_actions)
-        self.action_space = spaces.Discrete(len(self.action_names))
+        super().__init__(game, render_mode)
         height, width, channels = self._game.state_shape()
         # Not a Box: Gymnasium's checker takes a Box of this shape for an image of 0 to 255.
-        observation_space = spaces.MultiBinary((channels, height, width))
-        observation_space.dtype = np.dtype(np.bool_)  # Gymnasium uses int8
-        self.observation_space = observation_space  # type: ignore[assignment]
-        self._actions = range(len(self.action_names))
+        self.observation_space = spaces.MultiBinary((channels, height, width))
+        self.observation_space.dtype = np.dtype(np.bool_)  # Gymnasium uses int8
         self._seeded_from: np.random.Generator | None = None
 
     def reset(
@@ -125,20 +118,16 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
             self._game.seed(int(self.np_random.integers(2**32)))
             self._game.last_action = 0
         self._game.reset()
+        self._started = True
         return self._observation(), {}
 
     def step(
         self, action: int | np.int64
     ) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
         """Play one frame with an index into :attr:`action_names`."""
-        if action not in self._actions:
-            choices = ", ".join(f"{i} ({name})" for i, name in enumerate(self.action_names))
-            raise ValueError(f"action={action!r} is not an action of {self.game}; use {choices}")
-        if self._seeded_from is None:
-            raise gym.error.ResetNeeded("step() before the first episode; call reset() first")
-        minatar_action = self._minatar_actions[int(action)]
+        self._check_action(action)
         act = self._act_with_a_last_breath if self._oxygen_flashes else self._game.act
-        reward, terminated = act(minatar_action)
+        reward, terminated = act(self._minatar_actions[int(action)])
         return self._observation(), float(reward), terminated, False, {}
 
     def _act_with_a_last_breath(self, action: int) -> tuple[float, bool]:
@@ -151,15 +140,8 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         seaquest.oxygen -= out_of_oxygen and seaquest.oxygen <= 1
         return result
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
-        """Return the grid as (height, width, 3), or None without a render mode.
-
-        As in MinAtar, later channels cover earlier ones; but the player, channel 0, is on top.
-        """
-        if self.render_mode is None:
-            return None
-        if self._seeded_from is None:
-            raise gym.error.ResetNeeded("render() before the first episode; call reset() first")
+    def _picture(self) -> NDArray[np.uint8]:
+        # As in MinAtar, later channels cover earlier ones; but the player, channel 0, is on top.
         observation = self._observation()
         cells = np.full((*observation.shape[1:], 3), BACKGROUND, np.uint8)
         for channel in (*range(1, len(observation)), 0):

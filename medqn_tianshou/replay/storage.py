@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from tianshou.data.types import RolloutBatchProtocol
 
 from medqn_tianshou.replay.columns import TightColumn
-from medqn_tianshou.replay.part import TERMINATED, TRUNCATED, Part, Times
+from medqn_tianshou.replay.part import TERMINATED, TRUNCATED, Part
 from medqn_tianshou.replay.rows import make_rows
+from medqn_tianshou.replay.runs import Times
 from medqn_tianshou.replay.trees import Leaves, leaves
 
 Added = tuple[Times, NDArray[Any], Times, Times]

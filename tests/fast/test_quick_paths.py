@@ -1,17 +1,14 @@
 """What was made faster gives the same numbers as the plain way."""
 
 import copy
-import tracemalloc
 from unittest.mock import patch
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from frames import FRAMES, Frames, filled, make_policy
 from gymnasium import spaces
-from tianshou.data import Batch, Collector, VectorReplayBuffer
-from tianshou.env import DummyVectorEnv
-from tianshou.policy import DQNPolicy
+from tianshou.data import Batch, VectorReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
@@ -20,59 +17,12 @@ from medqn_tianshou import (
     FastMeDQNPolicy,
     LeanCollector,
     MLPQNetwork,
-    NatureQNetwork,
     RealStateSampler,
-    UniformStateSampler,
 )
 from medqn_tianshou.algorithm.networks import QNetwork, to_device
 from medqn_tianshou.envs.single import SingleVectorEnv
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-ACTIONS = 3
-FRAMES = (4, 36, 36)
-
-
-class Frames(gym.Env):
-    """Noise on a screen; a chance to end, a limit in time."""
-
-    observation_space = spaces.Box(0, 255, FRAMES, np.uint8)
-    action_space = spaces.Discrete(ACTIONS)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.step_count = 0
-        return self._observe(), {}
-
-    def step(self, action):
-        self.step_count += 1
-        ends = self.np_random.random() < 0.1
-        return self._observe(), float(action), ends, self.step_count >= 12, {}
-
-    def _observe(self):
-        return self.np_random.integers(256, size=FRAMES, dtype=np.uint8)
-
-
-def make_policy(policy_class=FastMeDQNPolicy, *, device="cpu", channels_last=False, **options):
-    torch.manual_seed(0)
-    model = NatureQNetwork(
-        observation_shape=FRAMES, action_count=ACTIONS, channels_last=channels_last
-    ).to(device)
-    return policy_class(
-        model=model,
-        optim=torch.optim.SGD(model.parameters(), lr=0.01),
-        action_space=spaces.Discrete(ACTIONS),
-        **{"target_update_freq": 3, "is_double": False, **options},
-    )
-
-
-def filled(buffer_class=VectorReplayBuffer, steps=60):
-    buffer = buffer_class(100, 2)
-    envs = DummyVectorEnv([Frames, Frames])
-    envs.seed(1)
-    collector = LeanCollector(make_policy(), envs, buffer)
-    collector.reset()
-    collector.collect(n_step=steps, random=True)
-    return buffer
 
 
 @pytest.fixture
@@ -287,99 +237,3 @@ def test_pixels_are_scaled_alike_in_either_memory_format():
         torch.testing.assert_close(network(obs)[0], by_hand, rtol=0, atol=1e-6)
         np.testing.assert_array_equal(obs, before)
     assert networks[1].features[2].weight.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_one_environment_plays_as_tianshous_vector_environment_does():
-    def play(envs):
-        envs.seed(7)
-        seen = [envs.reset()[0]]
-        for action in np.random.default_rng(0).integers(ACTIONS, size=40):
-            obs, reward, terminated, truncated, info = envs.step(np.array([action]), np.array([0]))
-            seen += [obs, reward, terminated, truncated]
-            assert info[0]["env_id"] == 0
-            if terminated[0] or truncated[0]:
-                seen.append(envs.reset(np.array([0]))[0])
-        return seen, [space.sample() for space in envs.action_space]
-
-    (ours, our_actions), (stock, actions) = (
-        play(envs) for envs in (SingleVectorEnv(Frames()), DummyVectorEnv([Frames]))
-    )
-    assert our_actions == actions
-    for one, other in zip(ours, stock, strict=True):
-        np.testing.assert_array_equal(one, other)
-        assert one.dtype == other.dtype
-
-
-def test_every_state_received_is_shown_once():
-    received, shown = [], []
-
-    class Noting(Frames):
-        def _observe(self):
-            received.append(super()._observe())
-            return received[-1]
-
-    collector = LeanCollector(
-        make_policy(),
-        DummyVectorEnv([Noting]),
-        VectorReplayBuffer(100, 1),
-        on_states=lambda obs: shown.extend(obs.copy()),
-    )
-    collector.reset()
-    collector.collect(n_step=60)
-    np.testing.assert_array_equal(shown, received)
-
-
-def test_bounds_are_the_same_by_states_and_by_step_hook():
-    def bounds(**hooks):
-        envs = DummyVectorEnv([Frames])
-        envs.seed(3)
-        np.random.seed(0)
-        sampler = UniformStateSampler(observation_space=Frames.observation_space, seed=0)
-        policy = make_policy(state_sampler=sampler)
-        wanted = {name: {"states": sampler.observe, "step": policy.observe_step}[way]
-                  for name, way in hooks.items()}  # fmt: skip
-        collector = LeanCollector(policy, envs, VectorReplayBuffer(100, 1), **wanted)
-        collector.reset()
-        # The last step ends no episode: a reset after it would be shown to one of them alone.
-        collector.collect(n_step=33)
-        assert not collector.buffer.done[32]
-        return sampler.bounds
-
-    one, other = bounds(on_states="states"), bounds(on_step_hook="step")
-    np.testing.assert_array_equal(one.low, other.low)
-    np.testing.assert_array_equal(one.high, other.high)
-
-
-@pytest.mark.parametrize("collector_class", [LeanCollector, Collector])
-def test_a_long_episode_takes_no_memory_at_its_end(collector_class):
-    class Long(gym.Env):
-        observation_space = spaces.Box(-1, 1, (256,), np.float32)
-        action_space = spaces.Discrete(2)
-
-        def reset(self, *, seed=None, options=None):
-            self.left = 20_000
-            return np.zeros(256, np.float32), {}
-
-        def step(self, action):
-            self.left -= 1
-            return np.zeros(256, np.float32), 1.0, self.left == 0, False, {}
-
-    model = MLPQNetwork(observation_shape=(256,), action_count=2, hidden_sizes=(4,))
-    policy = DQNPolicy(
-        model=model,
-        optim=torch.optim.SGD(model.parameters(), lr=0.1),
-        action_space=Long.action_space,
-    )
-    collector = collector_class(policy, DummyVectorEnv([Long]), VectorReplayBuffer(20_000, 1))
-    collector.reset()
-    collector.collect(n_step=19_990, random=True)
-    tracemalloc.start()
-    collector.collect(n_step=20)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert collector.collect_episode == 1
-    episode_nbytes = 20_000 * 256 * 4
-    if collector_class is LeanCollector:
-        assert peak < episode_nbytes / 100
-    else:
-        assert peak > episode_nbytes  # else this test would see nothing
