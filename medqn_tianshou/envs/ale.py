@@ -12,7 +12,7 @@ import numpy as np
 from ale_py import roms
 from numpy.typing import NDArray
 
-from medqn_tianshou.envs.fields import set_fields
+from medqn_tianshou.envs.game import set_fields
 
 FRAME_SKIP = 4
 FRAME_SIZE = 84

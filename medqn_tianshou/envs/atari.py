@@ -23,8 +23,8 @@ from medqn_tianshou.envs.workers import WorkerVectorEnv
 
 Backend = Literal["auto", "envpool", "ale"]
 
-MAX_EPISODE_STEPS = 27_000
-"""Steps after which a game is truncated: 108,000 frames, half an hour of play."""
+MAX_EPISODE_STEPS = 108_000
+"""Steps, of four frames each, after which a game is truncated, as in the paper's experiments."""
 
 
 @cache
@@ -99,25 +99,15 @@ def make_atari_envs(
         raise ValueError(f"task={task!r} is not an Atari task; {hint}")
     if backend not in get_args(Backend):
         raise ValueError(f"backend={backend!r} must be one of {get_args(Backend)}")
-    at_least_one = {
-        "num_envs": num_envs,
-        "frames_stack": frames_stack,
-        "noop_max": noop_max,
-        "max_episode_steps": max_episode_steps,
-    }
-    for name, value in at_least_one.items():
+    options: dict[str, Any] = {"noop_max": noop_max, "max_episode_steps": max_episode_steps}
+    for name, value in (options | {"num_envs": num_envs, "frames_stack": frames_stack}).items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")
-
+    options["render_mode"] = render_mode
     if backend == "auto":
         prefers_ale = num_envs == 1 and find_spec("ale_py")
         backend = "ale" if prefers_ale or not find_spec("envpool") else "envpool"
     rom = _rom_of_task()[task]
-    options: dict[str, Any] = {
-        "noop_max": noop_max,
-        "max_episode_steps": max_episode_steps,
-        "render_mode": render_mode,
-    }
     # Hashed, so that runs with neighbouring seeds share no environment seed.
     first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) % 2**30
     if backend == "envpool":
@@ -136,17 +126,8 @@ def make_atari_envs(
 
     from medqn_tianshou.envs.ale import AleAtariEnv
 
-    env_fns = [
-        partial(
-            AleAtariEnv,
-            game=rom,
-            seed=first_seed + i,
-            training=training,
-            frames_stack=frames_stack,
-            **options,
-        )
-        for i in range(num_envs)
-    ]
+    options |= {"game": rom, "training": training, "frames_stack": frames_stack}
+    env_fns = [partial(AleAtariEnv, seed=first_seed + i, **options) for i in range(num_envs)]
     # Not ShmemVectorEnv: it is no faster here, and loads each game once more to read its space.
     return SingleVectorEnv(env_fns[0]()) if num_envs == 1 else WorkerVectorEnv(env_fns, name=task)
 

@@ -5,18 +5,19 @@ what Gymnasium and a convolution expect: channels first, seeding by ``reset(seed
 rendered without matplotlib.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from medqn_tianshou.envs.fields import set_fields
+from medqn_tianshou.envs.game import Game, set_fields
 from medqn_tianshou.envs.registration import EPISODE_LIMITS as EPISODE_LIMITS
 from medqn_tianshou.envs.registration import MINATAR_GAMES as MINATAR_GAMES
 from medqn_tianshou.envs.registration import check_minatar_game
 from medqn_tianshou.files.generators import generator_state, set_generator_state
+
+SeaquestOxygen = Literal["fixed", "flash"]
 
 ACTION_NAMES = ("no-op", "left", "up", "right", "down", "fire")
 
@@ -35,11 +36,13 @@ CHANNEL_COLOURS = (
     (156, 117, 95),
 )
 
+_OXYGEN_CHANNEL = 7  # of Seaquest
+
 # Fields of a MinAtar game that game_state leaves out; the generator is saved separately.
 _CONSTANT_FIELDS = {"action_map", "channels", "ramping", "random"}
 
 
-class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
+class MinAtarEnv(Game):
     """A game of MinAtar.
 
     An observation is a new bool array (channels, 10, 10): channel c marks the cells of the 10x10
@@ -54,6 +57,9 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         effect in this game.
     :param sticky_action_prob: the probability that a step repeats the previous action.
     :param difficulty_ramping: make the game harder over time (not in breakout and freeway).
+    :param seaquest_oxygen: ``"fixed"`` is the installed MinAtar. ``"flash"`` is Seaquest as MinAtar
+        1.0.10, which the paper's experiments used, has it: without oxygen, the game lasts a step
+        longer, and in that step shows a bar that is nearly full.
     :param render_mode: ``"rgb_array"`` or None.
     """
 
@@ -66,15 +72,18 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
         full_action_set: bool = True,
         sticky_action_prob: float = 0.1,
         difficulty_ramping: bool = True,
+        seaquest_oxygen: SeaquestOxygen = "fixed",
         render_mode: str | None = None,
     ) -> None:
         check_minatar_game(game)
+        if seaquest_oxygen not in get_args(SeaquestOxygen):
+            raise ValueError(
+                f"seaquest_oxygen={seaquest_oxygen!r} must be one of {get_args(SeaquestOxygen)}"
+            )
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise ValueError(
                 f"sticky_action_prob={sticky_action_prob} is a probability: use a value from 0 to 1"
             )
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode={render_mode!r} is unknown; use 'rgb_array' or None")
         try:
             from minatar import Environment
         except ImportError as error:
@@ -82,8 +91,7 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
                 "MinAtar is not installed; run: pip install 'medqn-tianshou[minatar]'"
             ) from error
 
-        self.game = game
-        self.render_mode = render_mode
+        self._oxygen_flashes = game == "seaquest" and seaquest_oxygen == "flash"
         self._game = Environment(
             game, sticky_action_prob=sticky_action_prob, difficulty_ramping=difficulty_ramping
         )
@@ -93,13 +101,11 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
             else self._game.minimal_action_set()
         )
         self.action_names = tuple(ACTION_NAMES[action] for action in self._minatar_actions)
-        self.action_space = spaces.Discrete(len(self.action_names))
+        super().__init__(game, render_mode)
         height, width, channels = self._game.state_shape()
         # Not a Box: Gymnasium's checker takes a Box of this shape for an image of 0 to 255.
-        observation_space = spaces.MultiBinary((channels, height, width))
-        observation_space.dtype = np.dtype(np.bool_)  # Gymnasium uses int8
-        self.observation_space = observation_space  # type: ignore[assignment]
-        self._actions = range(len(self.action_names))
+        self.observation_space = spaces.MultiBinary((channels, height, width))
+        self.observation_space.dtype = np.dtype(np.bool_)  # Gymnasium uses int8
         self._seeded_from: np.random.Generator | None = None
 
     def reset(
@@ -112,29 +118,30 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
             self._game.seed(int(self.np_random.integers(2**32)))
             self._game.last_action = 0
         self._game.reset()
+        self._started = True
         return self._observation(), {}
 
     def step(
         self, action: int | np.int64
     ) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
         """Play one frame with an index into :attr:`action_names`."""
-        if action not in self._actions:
-            choices = ", ".join(f"{i} ({name})" for i, name in enumerate(self.action_names))
-            raise ValueError(f"action={action!r} is not an action of {self.game}; use {choices}")
-        if self._seeded_from is None:
-            raise gym.error.ResetNeeded("step() before the first episode; call reset() first")
-        reward, terminated = self._game.act(self._minatar_actions[int(action)])
+        self._check_action(action)
+        act = self._act_with_a_last_breath if self._oxygen_flashes else self._game.act
+        reward, terminated = act(self._minatar_actions[int(action)])
         return self._observation(), float(reward), terminated, False, {}
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
-        """Return the grid as (height, width, 3), or None without a render mode.
+    def _act_with_a_last_breath(self, action: int) -> tuple[float, bool]:
+        """Play a frame of Seaquest, which ends when the oxygen is below 0 instead of at 0."""
+        seaquest = self._game.env
+        out_of_oxygen = seaquest.oxygen == 0
+        seaquest.oxygen += out_of_oxygen
+        result: tuple[float, bool] = self._game.act(action)
+        # Unless the submarine has surfaced and is refilled.
+        seaquest.oxygen -= out_of_oxygen and seaquest.oxygen <= 1
+        return result
 
-        As in MinAtar, later channels cover earlier ones; but the player, channel 0, is on top.
-        """
-        if self.render_mode is None:
-            return None
-        if self._seeded_from is None:
-            raise gym.error.ResetNeeded("render() before the first episode; call reset() first")
+    def _picture(self) -> NDArray[np.uint8]:
+        # As in MinAtar, later channels cover earlier ones; but the player, channel 0, is on top.
         observation = self._observation()
         cells = np.full((*observation.shape[1:], 3), BACKGROUND, np.uint8)
         for channel in (*range(1, len(observation)), 0):
@@ -162,4 +169,6 @@ class MinAtarEnv(gym.Env[NDArray[np.bool_], np.int64]):
 
     def _observation(self) -> NDArray[np.bool_]:
         state_HWC: NDArray[np.bool_] = self._game.state()
+        if self._oxygen_flashes and self._game.env.oxygen < 0:
+            state_HWC[-1, :-1, _OXYGEN_CHANNEL] = True
         return state_HWC.transpose(2, 0, 1).copy()

@@ -9,12 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from medqn_tianshou.envs.fields import set_fields
+from medqn_tianshou.envs.game import Game, set_fields
 
 TICK_MS = 1000.0 / 30
 LOSS_REWARD = -5.0
@@ -41,7 +40,7 @@ The paper's experiments predate pygame 2.3 (March 2023), so "trunc" is the defau
 """
 
 
-class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
+class PLEGame(Game, ABC):
     """A game of the PLE as a Gymnasium environment.
 
     A subclass implements the rules; this class implements seeds, the end of the game and rendering.
@@ -53,7 +52,6 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium's)
     screen_size: ClassVar[int]
-    action_names: ClassVar[tuple[str, ...]]
     state_names: ClassVar[tuple[str, ...]]
     _saved_fields: ClassVar[tuple[str, ...]]
 
@@ -62,15 +60,10 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
     def __init__(self, *, rect_rule: str = "trunc", render_mode: str | None = None) -> None:
         if rect_rule not in RECT_RULES:
             raise ValueError(f"rect_rule={rect_rule!r} is unknown; use one of {list(RECT_RULES)}")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode={render_mode!r} is unknown; use 'rgb_array' or None")
+        super().__init__(type(self).__name__, render_mode)
         self.rect_rule = rect_rule
-        self.render_mode = render_mode
-        self.action_space = spaces.Discrete(len(self.action_names))
         self.observation_space = spaces.Box(-np.inf, np.inf, (len(self.state_names),), np.float32)
         self._to_pixel = RECT_RULES[rect_rule]
-        self._actions = range(len(self.action_names))
-        self._started = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -85,11 +78,7 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
         self, action: int | np.int64
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Play one tick with an index into :attr:`action_names`, a key held for this tick only."""
-        if action not in self._actions:
-            choices = ", ".join(f"{i} ({name})" for i, name in enumerate(self.action_names))
-            raise ValueError(f"action={action!r} is not an action of this game; use {choices}")
-        if not self._started:
-            raise gym.error.ResetNeeded("step() before the first game; call reset() first")
+        self._check_action(action)
         reward = 0.0
         if self.lives > 0:
             reward = self._tick(int(action))
@@ -97,12 +86,7 @@ class PLEGame(gym.Env[NDArray[np.float32], np.int64], ABC):
                 reward += LOSS_REWARD
         return self._observation(), reward, self.lives <= 0, False, {}
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
-        """Return the screen as (height, width, 3), or None without a render mode."""
-        if self.render_mode is None:
-            return None
-        if not self._started:
-            raise gym.error.ResetNeeded("render() before the first game; call reset() first")
+    def _picture(self) -> NDArray[np.uint8]:
         frame = np.zeros((self.screen_size, self.screen_size, 3), np.uint8)
         for left, top, width, height, colour in self._sprites():
             rows = slice(max(top, 0), max(top + height, 0))

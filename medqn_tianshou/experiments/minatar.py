@@ -23,7 +23,11 @@ class MinAtarFamily(EnvClockFamily[MinAtarSettings]):
     ) -> gym.Env[Any, Any]:
         """Build the game with the paper's episode limit."""
         try:
-            env = MinAtarEnv(game=settings.task, render_mode=render_mode)
+            env = MinAtarEnv(
+                game=settings.task,
+                seaquest_oxygen=settings.seaquest_oxygen,
+                render_mode=render_mode,
+            )
         except ImportError as error:
             raise ConfigError("task", settings.task, f"cannot be played: {error}") from error
         limit = settings.max_episode_steps

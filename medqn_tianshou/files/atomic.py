@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +21,12 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    with suppress(OSError):  # the new name survives a power failure where folders can be synced
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_text_atomically(path: Path, text: str) -> None:
@@ -33,17 +38,3 @@ def write_text_atomically(path: Path, text: str) -> None:
 def write_json_atomically(path: Path, content: Any, *, indent: int = 2) -> None:
     """Write a JSON file, whole or not at all."""
     write_text_atomically(path, json.dumps(content, indent=indent) + "\n")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power failure, on systems that can sync a folder."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)

@@ -7,8 +7,10 @@ of bytes that the owner of the format reads one by one), and a BLAKE2b digest of
 
 import hashlib
 import json
+import math
 import os
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAGIC_NBYTES = 16
-_LENGTH_NBYTES = 8
+_LENGTHS = struct.Struct("<QQ")
 _DIGEST_NBYTES = 32
 _PIECE_NBYTES = 2**20
 _MOST_HEADER_NBYTES = 2**26
@@ -79,9 +81,7 @@ class Format:
         self.require(found.kind in _KINDS, "dtype")
         self.require(len(shape) <= _MOST_DIMENSIONS, "shape")
         lengths = tuple(self.count(length) for length in shape)
-        nbytes = found.itemsize
-        for length in lengths:
-            nbytes *= length
+        nbytes = found.itemsize * math.prod(lengths)
         self.require(nbytes < _MOST_NBYTES, "shape")
         return found, lengths, nbytes
 
@@ -114,10 +114,9 @@ def write_container(
     if len(header) > _MOST_HEADER_NBYTES:
         raise ValueError(f"a header of {len(header)} bytes is too long; store lists as arrays")
     payload = [_raw(piece) for piece in (*arrays, *pieces)]
-    lengths = (len(header), sum(map(len, payload)))
+    lengths = _LENGTHS.pack(len(header), sum(map(len, payload)))
     digest = hashlib.blake2b(digest_size=_DIGEST_NBYTES)
-    start = (form.magic, *(length.to_bytes(_LENGTH_NBYTES, "little") for length in lengths))
-    for piece in (*start, header, *payload):
+    for piece in (form.magic, lengths, header, *payload):
         digest.update(piece)
         file.write(piece)
     file.write(digest.digest())
@@ -152,12 +151,11 @@ class Container:
         start = self._file.tell()
         file_nbytes = self._file.seek(0, os.SEEK_END) - start
         self._file.seek(start)
-        prelude_nbytes = _MAGIC_NBYTES + 2 * _LENGTH_NBYTES
+        prelude_nbytes = _MAGIC_NBYTES + _LENGTHS.size
         prelude = self._file.read(prelude_nbytes)
         self._form.check_magic(prelude[:_MAGIC_NBYTES])
-        lengths = prelude[_MAGIC_NBYTES:]
-        header_nbytes = int.from_bytes(lengths[:_LENGTH_NBYTES], "little")
-        payload_nbytes = int.from_bytes(lengths[_LENGTH_NBYTES:], "little")
+        lengths = prelude[_MAGIC_NBYTES:].ljust(_LENGTHS.size, b"\0")
+        header_nbytes, payload_nbytes = _LENGTHS.unpack(lengths)
         nbytes = prelude_nbytes + header_nbytes + payload_nbytes + _DIGEST_NBYTES
         self.trailing_nbytes = file_nbytes - nbytes
         """Bytes in the file behind the container."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -40,7 +41,10 @@ class ProcessLock:
         try:
             self._lock.acquire()
         except Timeout:
-            raise InUseError(self._owner()) from None
+            owner = "unknown"
+            with suppress(OSError):
+                owner = self._path.read_text().strip() or owner
+            raise InUseError(owner) from None
         except OSError as error:
             if error.errno in _NOT_SUPPORTED:
                 return
@@ -54,9 +58,3 @@ class ProcessLock:
     def release(self) -> None:
         """Release the lock, if it is held."""
         self._lock.release(force=True)
-
-    def _owner(self) -> str:
-        try:
-            return self._path.read_text().strip() or "unknown"
-        except OSError:
-            return "unknown"

@@ -11,21 +11,12 @@ from tianshou.data.types import RolloutBatchProtocol
 
 from medqn_tianshou.files.atomic import atomic_write
 from medqn_tianshou.files.generators import generator_state, set_generator_state
-from medqn_tianshou.replay.adding import add_transitions
-from medqn_tianshou.replay.file import (
-    FORMAT,
-    ReplayFileError,
-    StoredReplay,
-    read_replay,
-    write_replay,
-)
+from medqn_tianshou.replay.file import FORMAT, ReplayFileError, read_replay, write_replay
 from medqn_tianshou.replay.part import Part
 from medqn_tianshou.replay.readable import OPTIONAL, ReadableReplay
 from medqn_tianshou.replay.reading import Index, Reader
-from medqn_tianshou.replay.storage import Storage
+from medqn_tianshou.replay.storage import Added, Storage
 from medqn_tianshou.replay.tianshou_buffers import chronological_indices, seed_replay_buffer
-
-Added = tuple[Index, NDArray[Any], Index, Index]
 
 
 class CompactVectorReplayBuffer(ReadableReplay):
@@ -66,11 +57,8 @@ class CompactVectorReplayBuffer(ReadableReplay):
         max_bytes: int | None = None,
         keep: Sequence[str] = (),
     ) -> None:
-        for name, value in (
-            ("total_size", total_size),
-            ("buffer_num", buffer_num),
-            ("stack_num", stack_num),
-        ):
+        counts = {"total_size": total_size, "buffer_num": buffer_num, "stack_num": stack_num}
+        for name, value in counts.items():
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
         if unknown := set(keep) - set(OPTIONAL):
@@ -97,8 +85,6 @@ class CompactVectorReplayBuffer(ReadableReplay):
         self.buffers = parts
         self._storage = Storage(parts, max_bytes)
         self._reader = Reader(parts)
-
-    # -- contents ------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return (
@@ -134,8 +120,6 @@ class CompactVectorReplayBuffer(ReadableReplay):
             if not keep_statistics:
                 part.clear_statistics()
 
-    # -- adding --------------------------------------------------------------------------------
-
     def add(
         self,
         batch: RolloutBatchProtocol,
@@ -152,7 +136,7 @@ class CompactVectorReplayBuffer(ReadableReplay):
 
     def _add(self, batch: RolloutBatchProtocol, buffer_ids: Any, stacked: bool) -> Added:
         ids = range(self.buffer_num) if buffer_ids is None else np.asarray(buffer_ids).tolist()
-        return add_transitions(self._storage, batch, ids, stacked=stacked, keep=self.keep)
+        return self._storage.add(batch, ids, stacked=stacked, keep=self.keep)
 
     def update(self, buffer: ReplayBuffer) -> Index:
         """Add all transitions of another buffer with as many environments, oldest first.
@@ -175,8 +159,6 @@ class CompactVectorReplayBuffer(ReadableReplay):
             for i, part_id in zip(index, part_ids, strict=True)
         ]
         return np.concatenate(added) if added else np.array([], int)
-
-    # -- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file, generator states included, whole or not at all."""
@@ -204,8 +186,7 @@ class CompactVectorReplayBuffer(ReadableReplay):
             "max_bytes": self.max_bytes,
             "keep": self.keep,
         }
-        state = generator_state(self._random_state)
-        write_replay(file, StoredReplay(options=options, generator=state, parts=self.buffers))
+        write_replay(file, options, generator_state(self._random_state), self.buffers)
 
     @classmethod
     def read_from(cls, file: BinaryIO) -> Self:
@@ -213,11 +194,11 @@ class CompactVectorReplayBuffer(ReadableReplay):
 
         :raises ReplayFileError: if the file is damaged.
         """
-        stored = read_replay(file)
+        options, generator, parts = read_replay(file)
         with FORMAT.checking():
-            buffer = cls(**stored.options, random_seed=0)
-            buffer._use(stored.parts, stored.options["max_bytes"])
-            set_generator_state(buffer._random_state, stored.generator)
+            buffer = cls(**options, random_seed=0)
+            buffer._use(parts, options["max_bytes"])
+            set_generator_state(buffer._random_state, generator)
         return buffer
 
     def save_hdf5(self, path: str, compression: str | None = None) -> None:

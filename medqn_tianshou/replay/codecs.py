@@ -15,13 +15,23 @@ from numpy.typing import NDArray
 ZSTD_LEVEL = 3
 SPLIT_NBYTES = 24_576
 """Bytes of changes, before compression, above which a block is split for faster reads."""
-_ZSTD = threading.local()  # zstandard's objects must not be shared by threads
 _CHANGES, _PLAIN, _SPLIT = b"\0", b"\1", b"\2"
 _ESCAPE = 255  # a gap byte for: advance by 255, another gap byte follows
 
 
 class DamagedBlockError(ValueError):
     """A block of a forged file, which no :class:`ChangeCodec` wrote."""
+
+
+class _PerThread(threading.local):
+    """Zstandard's objects, which threads must not share: each thread runs __init__ again."""
+
+    def __init__(self) -> None:
+        self.compress = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+_ZSTD = _PerThread()
 
 
 class ChangeCodec:
@@ -39,7 +49,7 @@ class ChangeCodec:
     def encode(self, rows: NDArray[np.uint8]) -> bytes:
         """Encode a block of shape (rows, cells)."""
         changes = self._find_changes(rows)
-        compressed = _compressor().compress(changes)
+        compressed = _ZSTD.compress(changes)
         if len(compressed) >= rows.size:
             return _PLAIN + rows.tobytes()
         if len(changes) > SPLIT_NBYTES and len(rows) > 1:
@@ -58,14 +68,8 @@ class ChangeCodec:
         gap_count, value_count = _find_changes(
             padded, padded.view(np.uint64), self.cells, gaps, values, counts
         )
-        return b"".join(
-            (
-                np.uint32(gap_count).tobytes(),
-                counts.tobytes(),
-                gaps[:gap_count].tobytes(),
-                values[:value_count].tobytes(),
-            )
-        )
+        arrays = np.uint32(gap_count), counts, gaps[:gap_count], values[:value_count]
+        return b"".join(array.tobytes() for array in arrays)
 
     def decode(
         self,
@@ -86,7 +90,7 @@ class ChangeCodec:
         kind = block[:1]
         if kind == _CHANGES:
             try:
-                changes = np.frombuffer(_decompressor().decompress(block[1:]), np.uint8)
+                changes = np.frombuffer(_ZSTD.decompress(block[1:]), np.uint8)
             except zstandard.ZstdError as error:
                 raise DamagedBlockError(f"a block of frames is damaged ({error})") from None
             if not _apply_changes(changes, length, rows, places, out):
@@ -124,18 +128,6 @@ class ChangeCodec:
 def _halves(block: Any) -> tuple[Any, Any]:
     middle = 5 + int.from_bytes(block[1:5], "little")
     return block[5:middle], block[middle:]
-
-
-def _compressor() -> zstandard.ZstdCompressor:
-    if not hasattr(_ZSTD, "compressor"):
-        _ZSTD.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-    return _ZSTD.compressor  # type: ignore[no-any-return]
-
-
-def _decompressor() -> zstandard.ZstdDecompressor:
-    if not hasattr(_ZSTD, "decompressor"):
-        _ZSTD.decompressor = zstandard.ZstdDecompressor()
-    return _ZSTD.decompressor  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,6 @@ _REMEMBERED = 32
 class TightColumn:
     """A ring of values whose dtype widens when a value needs it, without losing a bit.
 
-    :param shape: the shape of a value.
     :param dtype: the dtype of values that are added and read.
     :param length: slots of the ring.
     """

@@ -1,6 +1,5 @@
 """A compact replay buffer as a file: its parts, and the options that it was built with."""
 
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -23,32 +22,27 @@ FORMAT = Format(name="replay", version=2, noun="replay buffer", error=ReplayFile
 _require, _count = FORMAT.require, FORMAT.count
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredReplay:
-    """Everything that a buffer stores."""
+def write_replay(
+    file: BinaryIO, options: dict[str, Any], generator: State, parts: list[Part]
+) -> None:
+    """Write a buffer at the file's position, piece by piece.
 
-    options: dict[str, Any]
-    """The arguments to build the buffer with, but for the seed."""
-    generator: State
-    """The state of the buffer's own generator; each part has another one."""
-    parts: list[Part]
-
-
-def write_replay(file: BinaryIO, replay: StoredReplay) -> None:
-    """Write a buffer at the file's position, piece by piece."""
-    example = replay.parts[0]
+    :param options: the arguments to build the buffer with, but for the seed.
+    :param generator: the state of the buffer's own generator; each part has another one.
+    """
+    example = parts[0]
     content = {
-        "options": replay.options,
+        "options": options,
         "block_len": next((store.block_len for store in example.stores.values()), 0),
         "rows": {name: [store.dtype.str, store.shape] for name, store in example.stores.items()},
         "columns": {
             name: [column.dtype.str, column.values.shape[1:]]
             for name, column in example.columns.items()
         },
-        "generator": replay.generator,
-        "parts": [_describe(part) for part in replay.parts],
+        "generator": generator,
+        "parts": [_describe(part) for part in parts],
     }
-    stores = [store for part in replay.parts for store in part.stores.values()]
+    stores = [store for part in parts for store in part.stores.values()]
     write_container(file, FORMAT, content, [piece for store in stores for piece in store.pieces()])
 
 
@@ -70,8 +64,8 @@ def _describe(part: Part) -> dict[str, Any]:
     }
 
 
-def read_replay(file: BinaryIO) -> StoredReplay:
-    """Read what :func:`write_replay` wrote and what must be the rest of the file.
+def read_replay(file: BinaryIO) -> tuple[dict[str, Any], State, list[Part]]:
+    """Read options, generator and parts, as :func:`write_replay` wrote them, up to the file's end.
 
     :raises ReplayFileError: if it is damaged, or no replay buffer.
     """
@@ -95,7 +89,7 @@ def read_replay(file: BinaryIO) -> StoredReplay:
         for part, fields in zip(parts, content["parts"], strict=True):
             _restore(part, fields, types, _count(content["block_len"]), container)
         container.finish()
-    return StoredReplay(options=options, generator=content["generator"], parts=parts)
+    return options, content["generator"], parts
 
 
 def _restore(part: Part, fields: Any, types: Any, block_len: int, container: Container) -> None:

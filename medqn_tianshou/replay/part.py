@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medqn_tianshou.replay.columns import TightColumn
-from medqn_tianshou.replay.rows import RowStore
+from medqn_tianshou.replay.rows import FixedRows
 from medqn_tianshou.replay.runs import LEAD, ROW, START, Runs, Times, lead_of
 from medqn_tianshou.replay.trees import Leaves
 
@@ -40,7 +40,7 @@ class Part:
 
     def clear(self) -> None:
         """Remove all transitions and their storage."""
-        self.stores: dict[str, RowStore] = {}
+        self.stores: dict[str, FixedRows] = {}
         self.columns: dict[str, TightColumn] = {}
         self.ring = 0
         self.first = 0
@@ -83,8 +83,6 @@ class Part:
         rows = sum(store.most_growth_nbytes(self.stack_num + 1) for store in self.stores.values())
         return int(rows + self.runs.most_growth_nbytes + self.broken.itemsize)
 
-    # -- adding --------------------------------------------------------------------------------
-
     def add(self, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
         """Add a transition.
 
@@ -107,7 +105,7 @@ class Part:
         """Whether an observation is the newest successor, in all frames of its stack that count."""
         if not self.run_is_open:
             return False
-        _, row, lead = self.runs.newest
+        _, row, lead = self.runs.table[-1].tolist()
         for name, store in self.stores.items():
             newest = store.next - 1
             for back, frame in enumerate(stacks[name][: -1 - self.stack_num : -1]):
@@ -141,8 +139,6 @@ class Part:
         self.clear_statistics()
         return *statistics, start
 
-    # -- evicting ------------------------------------------------------------------------------
-
     def resize_ring(self, ring: int) -> None:
         """Move all fields to rings of another length."""
         times = np.arange(self.first, self.next)
@@ -153,17 +149,17 @@ class Part:
     def shrink_ring(self, smallest: int) -> bool:
         """Halve a ring that is less than half full; return False if it is not, or is too small."""
         half = self.ring // 2
-        if half < max(len(self), smallest):
-            return False
-        self.resize_ring(half)
-        return True
+        shrinks = half >= max(len(self), smallest)
+        if shrinks:
+            self.resize_ring(half)
+        return shrinks
 
     def evict_oldest(self) -> None:
         """Evict the oldest transition, and the rows that no other transition needs."""
         self.first += 1
         self._evict_runs()
-        while self._can_drop_block(before=self._oldest_row):
-            self._drop_block()
+        while self._drop_block(before=self._oldest_row):
+            pass
 
     def evict_block(self) -> bool:
         """Evict the oldest block of rows, and all transitions that need it.
@@ -173,9 +169,8 @@ class Part:
         if not self.stores:
             return False
         newest = self.rows(np.array([self.next - 1]), 0, self.stack_num)
-        if not self._can_drop_block(before=int(newest[0, 0])):
+        if not self._drop_block(before=int(newest[0, 0])):
             return False
-        self._drop_block()
         first_row = next(iter(self.stores.values())).first
         complete = self.runs.first_complete(first_row, self.stack_num, self.next)
         self.first = max(self.first, complete)
@@ -185,26 +180,22 @@ class Part:
     @property
     def _oldest_row(self) -> int:
         """The oldest row that a transition still needs."""
-        start, row, lead = self.runs.oldest
-        return max(row - lead, row + self.first - start - (self.stack_num - 1))
+        start, row, lead = self.runs.table[0].tolist()
+        return int(max(row - lead, row + self.first - start - (self.stack_num - 1)))
 
-    def _can_drop_block(self, before: int) -> bool:
-        """Whether the oldest block ends before a row and can be dropped."""
-        return all(
-            store.can_drop and store.first + store.block_len <= before
-            for store in self.stores.values()
-        )
-
-    def _drop_block(self) -> None:
-        for store in self.stores.values():
+    def _drop_block(self, before: int) -> bool:
+        """Drop the oldest block if it ends before a row; return whether it does."""
+        stores = self.stores.values()
+        if not all(store.can_drop and store.first + store.block_len <= before for store in stores):
+            return False
+        for store in stores:
             store.drop_block()
+        return True
 
     def _evict_runs(self) -> None:
         self.runs.evict(self.first)
         while self.broken and self.broken[0] < self.first:
             del self.broken[0]
-
-    # -- finding -------------------------------------------------------------------------------
 
     def times(self, slots: NDArray[np.int64]) -> Times:
         """The times in some slots of the ring; below ``first`` where a slot is empty."""
@@ -254,11 +245,6 @@ class Part:
             return self.next == 0 and not any(store.next for store in stores)
         return all(
             self._oldest_row >= store.first
-            and self.runs.is_sound(
-                first_time=self.first,
-                next_time=self.next,
-                next_row=store.next,
-                stack_num=self.stack_num,
-            )
+            and self.runs.is_sound(self.first, self.next, store.next, self.stack_num)
             for store in stores
         ) and all(self.first <= time < self.next for time in self.broken)

@@ -29,15 +29,15 @@ class Found(NamedTuple):
         """Join several of equal size, one per row: shape (several, size)."""
         by_part: dict[int, list[tuple[Index, Index]]] = {}
         size = several[0].size
-        for row, found in enumerate(several):
-            places = np.arange(row * size, (row + 1) * size)
+        places = np.arange(len(several) * size).reshape(-1, size)
+        for row, found in zip(places, several, strict=True):
             for part_id, own, times in found.parts:
-                by_part.setdefault(part_id, []).append((places[own], times))
-        parts: list[tuple[int, Any, Index]] = []
-        for part_id, pieces in by_part.items():
-            own_places, own_times = map(np.concatenate, zip(*pieces, strict=True))
-            parts.append((part_id, own_places, own_times))
-        return cls((len(several), size), len(several) * size, parts)
+                by_part.setdefault(part_id, []).append((row[own], times))
+        parts: Any = [
+            (part_id, *map(np.concatenate, zip(*pieces, strict=True)))
+            for part_id, pieces in by_part.items()
+        ]
+        return cls(places.shape, places.size, parts)
 
 
 class Reader:

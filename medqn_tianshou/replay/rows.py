@@ -1,7 +1,9 @@
-"""The observations of one environment in order, as encoded blocks or as rows of equal size."""
+"""The observations of one environment in order, as encoded blocks or as rows of equal size.
+
+Both kinds of store number their rows from 0. Rows are appended, and the oldest block is evicted.
+"""
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,8 +19,8 @@ _BYTES_OVERHEAD = sys.getsizeof(b"") + _POINTER_NBYTES
 Numbers = NDArray[np.int64]
 
 
-class RowStore(ABC):
-    """A sequence of rows, numbered from 0; rows are appended, and the oldest block is evicted.
+class FixedRows:
+    """Rows of equal size: booleans as bits, all other dtypes unchanged.
 
     :param shape: the shape of a row.
     :param block_len: rows per block.
@@ -39,33 +41,56 @@ class RowStore(ABC):
         """The number of the next row."""
         self.nbytes = 0
         """Bytes stored: rows, and the Python objects around them."""
+        self._blocks: list[Any] = []
+        self._is_bits = dtype == np.bool_
+        self._width = -(-self.cells // 8) if self._is_bits else self.cells
+        self._packed_dtype = np.dtype(np.uint8) if self._is_bits else dtype
 
     @property
-    @abstractmethod
     def can_drop(self) -> bool:
         """Whether there is a full block besides the newest row."""
+        return len(self._blocks) > 1
 
-    @abstractmethod
+    @property
+    def _block_nbytes(self) -> int:
+        return self.block_len * self._width * self._packed_dtype.itemsize + _ARRAY_OVERHEAD
+
     def growth_nbytes(self, rows: int) -> int:
         """The most bytes that so many more rows can add now."""
+        allocated = len(self._blocks) * self.block_len
+        blocks = -(-max(self.next - self.first + rows - allocated, 0) // self.block_len)
+        return blocks * self._block_nbytes
 
-    @abstractmethod
     def most_growth_nbytes(self, rows: int) -> int:
         """The most bytes that so many more rows can add at any time."""
+        return -(-rows // self.block_len) * self._block_nbytes
 
-    @abstractmethod
+    def _pack(self, row: NDArray[Any]) -> NDArray[Any]:
+        return np.packbits(row) if self._is_bits else row.reshape(-1)
+
     def equals(self, number: int, row: NDArray[Any]) -> bool:
         """Whether a row of the tail equals another, bit for bit."""
+        block, place = divmod(number - self.first, self.block_len)
+        return bool(self._blocks[block][place].tobytes() == self._pack(row).tobytes())
 
-    @abstractmethod
     def append(self, row: NDArray[Any]) -> None:
         """Append a copy of a row."""
+        place = (self.next - self.first) % self.block_len
+        if place == 0:
+            self._add_block(np.zeros((self.block_len, self._width), self._packed_dtype))
+        self._blocks[-1][place] = self._pack(row)
+        self.next += 1
 
-    @abstractmethod
+    def _add_block(self, block: NDArray[Any]) -> None:
+        self._blocks.append(block)
+        self.nbytes += self._block_nbytes
+
     def drop_block(self) -> None:
         """Evict the oldest block."""
+        del self._blocks[0]
+        self.nbytes -= self._block_nbytes
+        self.first += self.block_len
 
-    @abstractmethod
     def read(self, numbers: Numbers, places: Numbers, out: NDArray[Any]) -> None:
         """Read rows.
 
@@ -73,22 +98,14 @@ class RowStore(ABC):
         :param places: the place in ``out`` for each of them.
         :param out: shape (places, cells).
         """
-
-    @abstractmethod
-    def pieces(self) -> Iterator[Any]:
-        """All rows as bytes and arrays, for a file."""
-
-    @abstractmethod
-    def describe(self) -> list[int]:
-        """The sizes of the pieces, which :meth:`restore` needs."""
-
-    @abstractmethod
-    def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:
-        """Read what :meth:`pieces` returned; return False for bytes that it cannot have returned.
-
-        :param sizes: from :meth:`describe`.
-        :param take: reads a number of bytes.
-        """
+        if not self._is_bits:
+            for block, rows, row_places in self._by_block(numbers, places):
+                out[row_places] = self._blocks[block][rows]
+            return
+        packed = np.empty((len(numbers), self._width), np.uint8)
+        for block, rows, row_places in self._by_block(numbers, np.arange(len(numbers))):
+            packed[row_places] = self._blocks[block][rows]
+        out[places] = np.unpackbits(packed, axis=1, count=self.cells).view(np.bool_)
 
     def _by_block(
         self, numbers: Numbers, places: Numbers
@@ -103,8 +120,29 @@ class RowStore(ABC):
         ):
             yield block, rows[start:stop], places[start:stop]
 
+    def pieces(self) -> list[Any]:
+        """All rows as bytes and arrays, for a file."""
+        return self._blocks
 
-class EncodedRows(RowStore):
+    def describe(self) -> list[int]:
+        """The sizes of the pieces, which :meth:`restore` needs."""
+        return [self.next - self.first]
+
+    def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:
+        """Read what :meth:`pieces` returned; return False for bytes that it cannot have returned.
+
+        :param sizes: from :meth:`describe`.
+        :param take: reads a number of bytes.
+        """
+        (count,) = sizes
+        self.next = self.first + count
+        for _ in range(-(-count // self.block_len)):
+            values = np.frombuffer(take(self._block_nbytes - _ARRAY_OVERHEAD), self._packed_dtype)
+            self._add_block(values.reshape(self.block_len, self._width).copy())
+        return True
+
+
+class EncodedRows(FixedRows):
     """Rows of uint8, in blocks that are encoded when they are full."""
 
     def __init__(
@@ -112,8 +150,8 @@ class EncodedRows(RowStore):
     ) -> None:
         super().__init__(shape, dtype, block_len, tail)
         self._codec = ChangeCodec(self.cells)
-        self._blocks: list[bytes] = []
         self._open: list[NDArray[Any]] = []  # not yet in a block; the tail is always here
+        self._most_open = block_len + tail - 1
 
     @property
     def can_drop(self) -> bool:  # noqa: D102
@@ -123,30 +161,22 @@ class EncodedRows(RowStore):
         # Encoding a block frees more than it takes.
         return rows * (self.cells + _ARRAY_OVERHEAD)
 
-    def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
-        return self.growth_nbytes(rows)
+    most_growth_nbytes = growth_nbytes
 
     def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
         return self._open[number - self.next].tobytes() == row.tobytes()
-
-    @property
-    def _most_open(self) -> int:
-        return self.block_len + self.tail - 1
 
     def append(self, row: NDArray[Any]) -> None:  # noqa: D102
         if len(self._open) == self._most_open:
             block = self._codec.encode(np.stack(self._open[: self.block_len]))
             del self._open[: self.block_len]
             self.nbytes -= self.growth_nbytes(self.block_len)
-            self._append_block(block)
-        self._append_open(row.reshape(-1).copy())
+            self._add_block(block)
+        self._open.append(row.reshape(-1).copy())
+        self.nbytes += self.growth_nbytes(1)
         self.next += 1
 
-    def _append_open(self, row: NDArray[Any]) -> None:
-        self._open.append(row)
-        self.nbytes += self.growth_nbytes(1)
-
-    def _append_block(self, block: bytes) -> None:
+    def _add_block(self, block: Any) -> None:
         self._blocks.append(block)
         self.nbytes += len(block) + _BYTES_OVERHEAD
 
@@ -164,9 +194,8 @@ class EncodedRows(RowStore):
                 for row, place in zip(rows.tolist(), row_places.tolist(), strict=True):
                     out[place] = self._open[row]
 
-    def pieces(self) -> Iterator[Any]:  # noqa: D102
-        yield from self._blocks
-        yield from self._open
+    def pieces(self) -> list[Any]:  # noqa: D102
+        return self._blocks + self._open
 
     def describe(self) -> list[int]:  # noqa: D102
         return [len(self._open), *map(len, self._blocks)]
@@ -177,94 +206,14 @@ class EncodedRows(RowStore):
             block = take(size)
             if not self._codec.check(block, self.block_len):
                 return False
-            self._append_block(block)
-        for _ in range(open_count):
-            self._append_open(np.frombuffer(take(self.cells), np.uint8))
+            self._add_block(block)
+        self._open = [np.frombuffer(take(self.cells), np.uint8) for _ in range(open_count)]
+        self.nbytes += self.growth_nbytes(open_count)
         self.next = self.first + len(block_sizes) * self.block_len + open_count
         return min(self.tail, self.next) <= open_count <= self._most_open
 
 
-class FixedRows(RowStore):
-    """Rows of equal size: booleans as bits, all other dtypes unchanged."""
-
-    def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int
-    ) -> None:
-        super().__init__(shape, dtype, block_len, tail)
-        self._is_bits = dtype == np.bool_
-        self._width = -(-self.cells // 8) if self._is_bits else self.cells
-        self._packed_dtype = np.dtype(np.uint8) if self._is_bits else dtype
-        self._blocks: list[NDArray[Any]] = []
-
-    @property
-    def can_drop(self) -> bool:  # noqa: D102
-        return len(self._blocks) > 1
-
-    @property
-    def _block_nbytes(self) -> int:
-        row_nbytes = self._width * self._packed_dtype.itemsize
-        return self.block_len * row_nbytes + _ARRAY_OVERHEAD
-
-    def growth_nbytes(self, rows: int) -> int:  # noqa: D102
-        allocated = len(self._blocks) * self.block_len
-        blocks = -(-max(self.next - self.first + rows - allocated, 0) // self.block_len)
-        return blocks * self._block_nbytes
-
-    def most_growth_nbytes(self, rows: int) -> int:  # noqa: D102
-        return -(-rows // self.block_len) * self._block_nbytes
-
-    def equals(self, number: int, row: NDArray[Any]) -> bool:  # noqa: D102
-        block, place = divmod(number - self.first, self.block_len)
-        return bool(self._blocks[block][place].tobytes() == self._pack(row).tobytes())
-
-    def _pack(self, row: NDArray[Any]) -> NDArray[Any]:
-        return np.packbits(row) if self._is_bits else row.reshape(-1)
-
-    def append(self, row: NDArray[Any]) -> None:  # noqa: D102
-        place = (self.next - self.first) % self.block_len
-        if place == 0:
-            self._append_block()
-        self._blocks[-1][place] = self._pack(row)
-        self.next += 1
-
-    def _append_block(self) -> None:
-        self._blocks.append(np.zeros((self.block_len, self._width), self._packed_dtype))
-        self.nbytes += self._block_nbytes
-
-    def drop_block(self) -> None:  # noqa: D102
-        del self._blocks[0]
-        self.nbytes -= self._block_nbytes
-        self.first += self.block_len
-
-    def read(self, numbers: Numbers, places: Numbers, out: NDArray[Any]) -> None:  # noqa: D102
-        if not self._is_bits:
-            for block, rows, row_places in self._by_block(numbers, places):
-                out[row_places] = self._blocks[block][rows]
-            return
-        packed = np.empty((len(numbers), self._width), np.uint8)
-        for block, rows, row_places in self._by_block(numbers, np.arange(len(numbers))):
-            packed[row_places] = self._blocks[block][rows]
-        out[places] = np.unpackbits(packed, axis=1, count=self.cells).view(np.bool_)
-
-    def pieces(self) -> Iterator[Any]:  # noqa: D102
-        yield from self._blocks
-
-    def describe(self) -> list[int]:  # noqa: D102
-        return [self.next - self.first]
-
-    def restore(self, sizes: list[int], take: Callable[[int], bytes]) -> bool:  # noqa: D102
-        (count,) = sizes
-        self.next = self.first + count
-        for _ in range(-(-count // self.block_len)):
-            values = take(self._block_nbytes - _ARRAY_OVERHEAD)
-            self._append_block()
-            self._blocks[-1][:] = np.frombuffer(values, self._packed_dtype).reshape(
-                self.block_len, self._width
-            )
-        return True
-
-
-def make_rows(shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int) -> RowStore:
+def make_rows(shape: tuple[int, ...], dtype: np.dtype[Any], block_len: int, tail: int) -> FixedRows:
     """Create the store for rows of a shape and dtype."""
     if dtype.hasobject:
         raise TypeError(f"observations of dtype {dtype} cannot be stored; use a numeric dtype")

@@ -31,18 +31,6 @@ class Runs:
         """Start, row and lead of each run, shape (runs, 3)."""
         return self._entries[self._first : self._count]
 
-    @property
-    def newest(self) -> list[int]:
-        """Start, row and lead of the run that was added last."""
-        run: list[int] = self._entries[self._count - 1].tolist()
-        return run
-
-    @property
-    def oldest(self) -> list[int]:
-        """Start, row and lead of the oldest run."""
-        run: list[int] = self._entries[self._first].tolist()
-        return run
-
     def of(self, times: Times) -> NDArray[np.intp]:
         """The run of each time, as a row of the table."""
         return np.searchsorted(self.table[1:, START], times, side="right")
@@ -123,7 +111,7 @@ class Runs:
         count, first, length = layout
         return first <= count <= length <= 4 * (count - first) + 2 * _FEWEST
 
-    def is_sound(self, *, first_time: int, next_time: int, next_row: int, stack_num: int) -> bool:
+    def is_sound(self, first_time: int, next_time: int, next_row: int, stack_num: int) -> bool:
         """Whether runs from a file follow each other, and end with the newest row."""
         starts, rows, leads = self.table.T
         ends = self.ends(next_time)
@@ -142,7 +130,6 @@ class Runs:
 def lead_of(stack: NDArray[Any]) -> int:
     """How many rows before the newest are needed to rebuild a stack, whose oldest may repeat."""
     oldest = stack[0].tobytes()
-    repeats = 1
-    while repeats < len(stack) and stack[repeats].tobytes() == oldest:
-        repeats += 1
-    return len(stack) - repeats
+    return len(stack) - next(
+        (i for i, row in enumerate(stack) if row.tobytes() != oldest), len(stack)
+    )

@@ -1,15 +1,21 @@
-"""The parts of all environments under one limit of bytes."""
+"""Adding transitions to the parts of all environments, under one limit of bytes."""
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tianshou.data.types import RolloutBatchProtocol
 
 from medqn_tianshou.replay.columns import TightColumn
-from medqn_tianshou.replay.part import Part
+from medqn_tianshou.replay.part import TERMINATED, TRUNCATED, Part
 from medqn_tianshou.replay.rows import make_rows
-from medqn_tianshou.replay.trees import Leaves
+from medqn_tianshou.replay.runs import Times
+from medqn_tianshou.replay.trees import Leaves, leaves
+
+Added = tuple[Times, NDArray[Any], Times, Times]
+"""For each transition: its index, and return, length and first index of its episode."""
 
 FRAMES_PER_BLOCK = 24
 """Frames that are encoded together: more take less memory, fewer are faster to read."""
@@ -18,6 +24,7 @@ _ROW_OVERHEAD = 128
 _RUN_NBYTES = 32
 _SMALLEST_RING = 64
 _RING_GROWTH = 1.25
+_REQUIRED = {"obs", "act", "rew", "terminated", "truncated", "obs_next"}
 
 
 class Storage:
@@ -39,12 +46,64 @@ class Storage:
         """Bytes stored."""
         return sum(part.nbytes for part in self.parts)
 
-    def prepare(self, rows: Leaves, fields: Leaves) -> None:
-        """Create the storage by the shapes and dtypes of the first transitions.
+    def add(
+        self,
+        batch: RolloutBatchProtocol,
+        part_ids: Sequence[int],
+        *,
+        stacked: bool,
+        keep: Sequence[str],
+    ) -> Added:
+        """Add one transition for each of some environments.
 
-        :param rows: rows of observations, one for each of some environments.
-        :param fields: all other fields but the flags, likewise.
+        :param stacked: whether observations come stacked; only their newest frames are stored.
+        :param keep: optional fields to store.
         """
+        keys = batch.__dict__.keys()
+        if not keys >= _REQUIRED:
+            missing = sorted(_REQUIRED - keys)
+            raise ValueError(f"the batch has no {missing}, which a transition needs")
+        stacks, successors = leaves(batch.obs), leaves(batch.obs_next)
+        if stacked:
+            successors = {name: value[:, -1] for name, value in successors.items()}
+        else:
+            stacks = {name: value[:, None] for name, value in stacks.items()}
+        fields = leaves(batch.act, "act")
+        fields["rew"] = np.asarray(batch.rew, float)
+        for key in keep:
+            if key in keys:
+                fields |= leaves(batch[key], key)
+        self._prepare(successors, fields)
+        for name, store in self.parts[0].stores.items():
+            if stacks[name].dtype != store.dtype:  # as in an array, the first dtype decides
+                stacks[name] = stacks[name].astype(store.dtype)
+                successors[name] = successors[name].astype(store.dtype)
+        # Python's own numbers are quicker to handle one by one than numpy's.
+        values = {name: v.tolist() if v.ndim == 1 else v for name, v in fields.items()}
+        ends = (np.asarray(flags).tolist() for flags in (batch.terminated, batch.truncated))
+        values["flags"] = [
+            TERMINATED * bool(terminated) + TRUNCATED * bool(truncated)
+            for terminated, truncated in zip(*ends, strict=True)
+        ]
+        results = []
+        for i, (part_id, flags) in enumerate(zip(part_ids, values["flags"], strict=True)):
+            part = self.parts[part_id]
+            self._add_one(
+                part,
+                {name: value[i] for name, value in stacks.items()},
+                {name: value[i] for name, value in successors.items()},
+                {name: value[i] for name, value in values.items()},
+            )
+            returned, length, start = part.count_step(values["rew"][i], flags != 0)
+            offset = part_id * part.maxsize
+            index = offset + (part.next - 1) % part.ring
+            results.append((index, returned, length, offset + start % part.ring))
+        columns = zip(*results, strict=True) if results else ([], [], [], [])
+        indices, returns, lengths, starts = map(np.array, columns)
+        return indices, returns, lengths, starts
+
+    def _prepare(self, rows: Leaves, fields: Leaves) -> None:
+        """Create the storage by the shapes and dtypes of transitions, one per environment."""
         if not self.parts[0].stores:
             self._make_stores(rows, fields)
         known = self.parts[0].columns
@@ -86,8 +145,9 @@ class Storage:
             part.columns["flags"] = TightColumn((), np.dtype(np.uint8), ring)
             part.ring = ring
 
-    def add(self, part: Part, stacks: Leaves, successor: Leaves, fields: dict[str, Any]) -> None:
-        """Add a transition to one of the parts, as :meth:`Part.add` does."""
+    def _add_one(
+        self, part: Part, stacks: Leaves, successor: Leaves, fields: dict[str, Any]
+    ) -> None:
         if len(part) == part.ring < part.maxsize:
             self._grow_ring(part)
         while len(part) >= part.ring:

@@ -1,15 +1,13 @@
 """What this package adds to Tianshou's own replay buffers: seeds, byte counts, states to save."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer
 
 from medqn_tianshou.files.generators import State, generator_state, set_generator_state
-
-Replay = Literal["compact", "raw"]
 
 _PART_FIELDS = ("_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_idx")
 
@@ -44,7 +42,6 @@ def predict_replay_nbytes(
 
     :param make_buffer: builds the buffer for a number of transitions.
     :param example: one transition for each environment.
-    :param size: the number of transitions of the full buffer.
     """
     probe = make_buffer(len(example))
     probe.add(example, buffer_ids=np.arange(len(example)))
@@ -70,12 +67,10 @@ def chronological_indices(buffer: ReplayBuffer) -> NDArray[np.int64]:
 
 def raw_replay_state(buffer: ReplayBuffer) -> State:
     """Return everything that a vector buffer of Tianshou stores, and its generators' states."""
-    parts: list[Any] = list(buffer.buffers)
+    fields = buffer._meta.items()
     return {
         "maxsize": buffer.maxsize,
-        "fields": {
-            name: value for name, value in buffer._meta.items() if isinstance(value, np.ndarray)
-        },
+        "fields": {name: value for name, value in fields if isinstance(value, np.ndarray)},
         "last_index": buffer.last_index,
         "lengths": buffer._lengths,
         "generator": generator_state(buffer._random_state),
@@ -85,7 +80,7 @@ def raw_replay_state(buffer: ReplayBuffer) -> State:
                 "generator": generator_state(part._random_state),
                 **{name: getattr(part, name) for name in _PART_FIELDS},
             }
-            for part in parts
+            for part in buffer.buffers
         ],
     }
 

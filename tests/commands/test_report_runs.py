@@ -202,7 +202,7 @@ def test_atari_evaluations_are_human_normalised(tmp_path, no_figures):
     assert (
         "evaluation return, mean of 5 episodes at the end of 200,000 env steps, epsilon 0, " in text
     )
-    assert "rewards not clipped, whole games of at most 27,000 steps" in text
+    assert "rewards not clipped, whole games of at most 108,000 steps" in text
     assert "Random and human player: as listed by DQN Zoo; from Wang et al. 2016" in text
     # Its warm-up is not part of its steps.
     assert {row["train_seconds"] for row in read_table(tmp_path / "runs.csv")} == {"1000.0"}

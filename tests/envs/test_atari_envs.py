@@ -1,13 +1,10 @@
 """The two Atari backends: the same play, and what the rest of the package relies on."""
 
-import inspect
 from itertools import islice
 
 import numpy as np
 import pytest
 from atari_play import atari, both_backends, both_modes, breakout, random_play
-
-from medqn_tianshou.envs.atari import make_atari_envs
 
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
@@ -132,9 +129,17 @@ def test_a_life_lost_at_the_cap_is_a_cut(backend: str) -> None:
     assert new_game["lives"] == 5
 
 
-def test_the_default_cap_is_108_000_frames() -> None:
-    default = inspect.signature(make_atari_envs).parameters["max_episode_steps"].default
-    assert default * 4 == 108_000
+def test_ale_truncates_a_game_after_108_000_steps() -> None:
+    with atari(backend="ale") as envs:
+        envs.reset()
+        envs.env._game_steps = 107_998
+        assert [envs.step(np.array([0]))[3][0] for _ in range(2)] == [False, True]
+
+
+def test_envpool_truncates_a_game_after_108_000_steps() -> None:
+    """EnvPool counts steps, not frames, as the tests of smaller limits show."""
+    with atari(backend="envpool") as envs:
+        assert envs.pool.config["max_episode_steps"] == 108_000
 
 
 @both_backends

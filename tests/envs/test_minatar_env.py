@@ -8,12 +8,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from minatar_play import CHANNELS, NOOP, all_games, fingerprint, play, random_actions
+from minatar_play import CHANNELS, NOOP, UP, all_games, fingerprint, play, random_actions
 
 from medqn_tianshou.envs import minatar
 from medqn_tianshou.envs.minatar import (
     MINATAR_GAMES,
     MinAtarEnv,
+    SeaquestOxygen,
 )
 from medqn_tianshou.envs.registration import minatar_task, register_envs
 
@@ -51,6 +52,39 @@ def test_seaquest_at_the_surface_lasts_until_it_is_cut() -> None:
     for step in range(1, 10_001):
         _, _, terminated, truncated, _ = env.step(NOOP)
         assert (terminated, truncated) == (False, step == 10_000)
+
+
+@pytest.mark.parametrize(
+    ("option", "endings"),
+    [
+        ("fixed", [(0, 0, False), (-1, 0, True)]),
+        ("flash", [(0, 0, False), (-1, 9, False), (-2, 9, True)]),
+    ],
+)
+def test_without_oxygen_seaquest_ends_as_the_chosen_minatar(
+    option: SeaquestOxygen, endings: list[tuple[int, int, bool]]
+) -> None:
+    """As recorded from MinAtar 1.0.15 and 1.0.10: oxygen, cells of its bar, end."""
+    env = MinAtarEnv(game="seaquest", seaquest_oxygen=option)
+    env.reset(seed=0)
+    game = env._game.env
+    game.oxygen, game.sub_y = 1, 5
+    seen = []
+    for _ in endings:
+        observation, _, terminated, _, _ = env.step(NOOP)
+        bar = observation[game.channels["oxygen_guage"]]
+        assert not bar[:-1].any()
+        seen.append((game.oxygen, bar.sum(), terminated))
+    assert seen == endings
+
+
+def test_seaquest_can_surface_in_the_step_that_only_the_flash_has() -> None:
+    env = MinAtarEnv(game="seaquest", seaquest_oxygen="flash", sticky_action_prob=0.0)
+    env.reset(seed=0)
+    game = env._game.env
+    game.oxygen, game.sub_y, game.surface, game.diver_count = 0, 1, False, 1
+    _, _, terminated, _, _ = env.step(UP)
+    assert (game.oxygen, game.diver_count, terminated) == (200, 0, False)
 
 
 def test_options_pass_through_make() -> None:
@@ -148,6 +182,8 @@ def test_errors_name_the_argument_the_value_and_the_remedy() -> None:
     for probability in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match=rf"sticky_action_prob={probability}.*from 0 to 1"):
             MinAtarEnv(game="breakout", sticky_action_prob=probability)
+    with pytest.raises(ValueError, match=r"seaquest_oxygen='full'.*'flash'"):
+        MinAtarEnv(game="seaquest", seaquest_oxygen="full")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"render_mode='human'.*'rgb_array'"):
         MinAtarEnv(game="breakout", render_mode="human")
     env = MinAtarEnv(game="breakout", full_action_set=False, render_mode="rgb_array")

@@ -9,7 +9,7 @@ from medqn_tianshou.commands.report.runs import Metric, RecordedRun
 
 FEW_RUNS = 10
 """With fewer runs, bootstrap intervals are rough, and usually too narrow."""
-ATARI_LIMIT = 27_000
+ATARI_LIMIT = 108_000
 """Steps after which an Atari game is truncated."""
 
 

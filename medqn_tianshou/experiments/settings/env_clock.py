@@ -4,7 +4,7 @@ Both train in one environment, and all their clocks count its steps.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from medqn_tianshou.experiments.settings.files import load_settings, nearest
 from medqn_tianshou.training.errors import ConfigError
@@ -122,6 +122,10 @@ Needs the extra `minatar`, a package under the GPL. Examples:
     default_task: ClassVar[str] = "breakout"
 
     task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", name="--game")]
+    seaquest_oxygen: Annotated[
+        Literal["fixed", "flash"],
+        Flag("Seaquest's oxygen bar: of the installed MinAtar, or flash: of MinAtar 1.0.10", RUN),
+    ]
 
     @classmethod
     def check_task(cls, task: str, known: list[str]) -> None:
