@@ -20,10 +20,10 @@ from tqdm import tqdm
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.figure_page import write_figure_page
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
-from medqn_tianshou.commands.sweep.executors import add_runner_arguments, make_executor
+from medqn_tianshou.commands.sweep.executors import Executor, add_runner_arguments, make_executor
 from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.runner import Executor, Runner, RunStatus
+from medqn_tianshou.commands.sweep.runner import Runner, RunStatus
 from medqn_tianshou.experiments.figures import Figure
 from medqn_tianshou.files.atomic import write_json_atomically, write_text_atomically
 
@@ -115,12 +115,11 @@ def run_plans(
     :raises RuntimeError: with the reasons, if runs failed.
     """
     runner = Runner(plans, folder=folder, retries=retries)
-    for status in runner.runs.values():
-        if status.state == "finished":  # an earlier command was killed before it could keep it
-            on_finished(status)
-    if not runner.is_finished:
+    for status in runner.in_state("finished"):  # an earlier command was killed before it kept it
+        on_finished(status)
+    if len(runner.in_state("finished")) < len(plans):
         runner.run(start_executor(plans), on_finished)
-    failed = [status for status in runner.runs.values() if status.state == "failed"]
+    failed = runner.in_state("failed")
     if failed:
         raise RuntimeError(
             "\n".join(f"{s.plan.name} failed: {s.plan.typed}\n{s.reason}" for s in failed)

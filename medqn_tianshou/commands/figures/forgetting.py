@@ -11,6 +11,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import Popen
 
 import matplotlib as mpl
 import numpy as np
@@ -31,9 +32,9 @@ from medqn_tianshou.commands.reproduce import (
     with_length,
 )
 from medqn_tianshou.commands.sweep import attempts
+from medqn_tianshou.commands.sweep.executors import LocalExecutor
 from medqn_tianshou.commands.sweep.file import Sweep, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.runner import LocalExecutor
 from medqn_tianshou.experiments.figures import FOLDER, read_figure
 from medqn_tianshou.experiments.forgetting import STATE, Changes, read_changes
 
@@ -46,11 +47,9 @@ AllChanges = dict[str, list[Changes]]
 class WatchedExecutor(LocalExecutor):
     """Processes of this machine that log the greedy action beside the run folders."""
 
-    def start(self, plan: RunPlan, output: Path) -> None:
-        """Start an attempt."""
+    def _start(self, plan: RunPlan, output: Path) -> Popen[bytes]:
         arguments = [str(log_of(plan)), *plan.arguments]
-        process = attempts.start(arguments, str(output), plan.cpus, module=watched.__name__)
-        self._processes[plan.name] = plan, process
+        return attempts.start(arguments, str(output), plan.cpus, module=watched.__name__)
 
 
 def log_of(plan: RunPlan) -> Path:

@@ -32,21 +32,17 @@ from medqn_tianshou.commands.report.statistics import (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for.
-
-    :param window: episodes or evaluations that a return averages over; None is the runs' own.
-    :param repetitions: of the bootstrap.
-    :param seed: of the bootstrap.
-    :param bounds: scales of tasks that the user gave.
-    :param interval: what is shaded around a learning curve.
-    """
+    """What the command line asks for; repetitions and seed are the bootstrap's."""
 
     metric: Metric
     window: int | None = None
+    """Episodes or evaluations that a return averages over; None is the runs' own."""
     repetitions: int = 2000
     seed: int = 0
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Scales of tasks that the user gave."""
     interval: Literal["bootstrap", "two standard errors"] = "bootstrap"
+    """What is shaded around a learning curve."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,7 @@ def read_curves(
 class Analysis:
     """The numbers of a report. Those that need rliable are computed when they are first read.
 
-    :param groups: the runs by task and label.
-    :param curves: their returns by the runs' names.
-    :param options: what the command line asks for.
+    :param curves: the returns by the runs' names.
     :param labels: the order of the labels; None sorts them by algorithm.
     """
 
