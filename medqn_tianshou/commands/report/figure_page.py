@@ -17,6 +17,9 @@ from medqn_tianshou.experiments.figures import Figure
 OPTIONS = Options(metric="train", interval="two standard errors")
 """As the paper draws its figures."""
 PANEL = (6.2, 3.6)
+RELEASED_HEADER = (
+    "last 100 episodes, as the released analysis has it: mean ± standard error (ddof 0)"
+)
 
 
 def write_figure_page(
@@ -51,16 +54,27 @@ def write_figure_page(
         f"# {figure.title}",
         "",
         *table(
-            ["", f"final return (last {window} episodes): mean ± standard error", "median", "runs"],
             [
-                [label, format_mean(values, 1), f"{np.median(values):.1f}", str(len(values))]
-                for (_, label), values in analysis.finals.items()
+                "",
+                f"final return (last {window} episodes): mean ± standard error (ddof 1)",
+                "median",
+                RELEASED_HEADER,
+                "runs",
+            ],
+            [
+                [
+                    label,
+                    format_mean(values, 1),
+                    f"{np.median(values):,.1f}",
+                    format_mean(analysis.finals_100[task, label], 1, ddof=0),
+                    str(len(values)),
+                ]
+                for (task, label), values in analysis.finals.items()
             ],
         ),
         f"![{figure.title}]({figure.name}.png)",
         "",
-        f"Lines are means over runs of the return averaged over the last {window} episodes, "
-        f"{analysis.smoothing_text}; shaded are {analysis.interval_text}.",
+        f"Returns are averaged over the last {window} episodes. {analysis.curve_text}",
         *(["", figure.note] if figure.note else []),
         *(f"\nLeft out: `{run.name}`: {run.reason}." for run in left_out),
         "",

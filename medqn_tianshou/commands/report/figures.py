@@ -11,6 +11,7 @@ from matplotlib.transforms import offset_copy
 
 from medqn_tianshou.commands.report.analysis import Analysis
 from medqn_tianshou.commands.report.curves import Array
+from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
 from medqn_tianshou.commands.report.style import (
@@ -70,23 +71,31 @@ def draw_figures(out: Path, analysis: Analysis) -> list[str]:
 
 
 def draw_curves(path: Path, analysis: Analysis, **options: Any) -> None:
-    """Draw the learning curves.
+    """Draw the learning curves, and behind those of Atari what was published.
 
     :param path: the files without their ending.
     :param options: for :func:`panel_per_task`.
     """
-    note = f"Lines: mean over runs, {analysis.smoothing_text}. Shaded: {analysis.interval_text}."
-    with panel_per_task(path, analysis, note, **options) as panels:
+    with panel_per_task(path, analysis, analysis.curve_text, **options) as panels:
         for task, axis in panels.items():
-            for label in analysis.of_task(task):
+            for label, runs in analysis.of_task(task).items():
                 line = analysis.line(task, label)
-                colour, _ = look_of(analysis, label)
-                axis.plot(line.env_steps, line.mean, color=colour, linewidth=1.7)
+                colour, marker = look_of(analysis, label)
+                if analysis.is_atari(task):
+                    _draw_published(axis, max(runs, key=lambda run: run.env_steps), colour, marker)
+                axis.plot(line.env_steps, line.value, color=colour, linewidth=1.7)
                 if line.low is not None and line.high is not None:
                     look = {"color": colour, "alpha": 0.18, "linewidth": 0}
                     axis.fill_between(line.env_steps, line.low, line.high, **look)
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
             axis.set_xlabel("environment steps")
+
+
+def _draw_published(axis: Any, run: RecordedRun, colour: str, marker: str) -> None:
+    step, median, lowest, highest = published_marks(run).T
+    ends = [median - lowest, highest - median]
+    look = {"markerfacecolor": "white", "markersize": 5, "linewidth": 0, "elinewidth": 1}
+    axis.errorbar(step, median, ends, color=colour, marker=marker, alpha=0.5, zorder=1.5, **look)
 
 
 def _draw_cost(path: Path, analysis: Analysis, cost: Cost) -> None:

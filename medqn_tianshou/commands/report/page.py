@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.curves import format_mean
+from medqn_tianshou.commands.report.figure_page import RELEASED_HEADER
 from medqn_tianshou.commands.report.figures import COSTS, draw_figures
 from medqn_tianshou.commands.report.markdown import picture, table
 from medqn_tianshou.commands.report.protocol import protocol_lines
@@ -68,22 +70,24 @@ def _return_section(analysis: Analysis) -> list[str]:
     for task in analysis.tasks:
         scale = analysis.scales[task]
         is_scored = scale is not None and scale.is_absolute
-        header = [task, "mean [95%]", "median", "lowest", "highest", "runs"]
+        header = [task, "mean [95%]", "median", "lowest", "highest"]
+        header += [*[RELEASED_HEADER] * bool(analysis.finals_100), "runs"]
         rows = []
         for label in analysis.of_task(task):
             values = analysis.finals[task, label]
             digits = _digits(values)
             row = [label, _write(analysis.final_mean(task, label), digits)]
             row += [f"{measure(values):,.{digits}f}" for measure in (np.median, np.min, np.max)]
+            if analysis.finals_100:
+                row.append(format_mean(analysis.finals_100[task, label], digits, ddof=0))
             row.append(str(len(values)))
-            score = [f"{analysis.scores(task, label).mean():.2f}"] if is_scored else []
-            rows.append([*row, *score])
-        lines += table([*header, "score"] if is_scored else header, rows)
+            row += [f"{analysis.scores(task, label).mean():.2f}"] * is_scored
+            rows.append(row)
+        lines += table([*header, *["score"] * is_scored], rows)
         if scale is not None and is_scored:
             lines += [f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason}).", ""]
         lines += _protocol(analysis, [task])
-    caption = f"Mean over runs, {analysis.smoothing_text}; shaded is its 95% interval"
-    return [*lines, *picture("learning_curves.png", caption)]
+    return [*lines, *picture("learning_curves.png", analysis.curve_text.removesuffix("."))]
 
 
 def _aggregate_section(analysis: Analysis) -> list[str]:

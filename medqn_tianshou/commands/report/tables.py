@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.curves import mean_and_error
 from medqn_tianshou.commands.report.runs import RecordedRun
 from medqn_tianshou.commands.report.statistics import AGGREGATES
 from medqn_tianshou.training.memory import MB
@@ -52,7 +53,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 def _run_rows(analysis: Analysis) -> Iterator[Row]:
     for (task, label), runs in analysis.groups.items():
         returns, scores = analysis.finals[task, label], analysis.scores(task, label)
-        for run, value, score in zip(runs, returns, scores, strict=True):
+        for place, (run, value, score) in enumerate(zip(runs, returns, scores, strict=True)):
             yield {
                 "task": task,
                 "algorithm": label,
@@ -61,6 +62,7 @@ def _run_rows(analysis: Analysis) -> Iterator[Row]:
                 "metric": analysis.options.metric,
                 "window": run.window(analysis.options.metric, analysis.options.window),
                 "final_return": float(value),
+                "last_100_return": analysis.curves[task, label][place].last_100,
                 "score": _known(score),
                 "env_steps": run.env_steps,
                 **mean_costs([run]),
@@ -73,6 +75,8 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
     for (task, label), runs in analysis.groups.items():
         returns = analysis.finals[task, label]
         mean = analysis.final_mean(task, label)
+        released = analysis.finals_100.get((task, label))
+        last_100, error = (None, None) if released is None else mean_and_error(released, ddof=0)
         yield {
             "task": task,
             "algorithm": label,
@@ -85,6 +89,8 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
             "median": float(np.median(returns)),
             "lowest": float(returns.min()),
             "highest": float(returns.max()),
+            "mean_last_100": last_100,
+            "standard_error_last_100_ddof_0": error,
             "mean_score": _known(analysis.scores(task, label).mean()),
             **mean_costs(runs),
         }
@@ -93,17 +99,17 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
 def _curve_rows(analysis: Analysis) -> Iterator[Row]:
     for task, label in analysis.groups:
         line = analysis.line(task, label)
-        nothing = [None] * len(line.mean)
-        low = nothing if line.low is None else line.low
-        high = nothing if line.high is None else line.high
-        for step, mean, *ends in zip(line.env_steps, line.mean, low, high, strict=True):
-            numbers = [None if end is None else round(float(end), 4) for end in (mean, *ends)]
-            yield {
-                "task": task,
-                "algorithm": label,
-                "env_step": round(float(step)),
-                **dict(zip(("mean", "low", "high"), numbers, strict=True)),
-            }
+        name = "median" if analysis.is_atari(task) else "mean"
+        columns = {"return": line.value, "low": line.low, "high": line.high}
+        for index, step in enumerate(line.env_steps):
+            yield (
+                {"task": task, "algorithm": label, "env_step": round(float(step))}
+                | {
+                    key: None if values is None else round(float(values[index]), 4)
+                    for key, values in columns.items()
+                }
+                | {"statistic": name}
+            )
 
 
 def _known(number: float) -> float | None:
