@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from tqdm import tqdm
@@ -32,15 +33,18 @@ StartExecutor = Callable[[Sequence[RunPlan]], Executor]
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a figure: one algorithm with one set of settings."""
+    """A line of a figure, or a cell of its grid: one algorithm with one set of settings."""
 
     label: str
     sweep: Sweep
+    cell: str = ""
+    """The values of what is tuned, in words; empty without a grid."""
 
     @property
     def slug(self) -> str:
         """The label as a file name."""
-        return "".join(c if c.isalnum() or c in ".-" else "_" for c in self.label).strip("_")
+        text = f"{self.label} {self.cell}"
+        return "".join(c if c.isalnum() or c in ".-" else "_" for c in text).strip("_")
 
 
 def lines_of(sweep: Sweep) -> list[Line]:
@@ -56,6 +60,20 @@ def lines_of(sweep: Sweep) -> list[Line]:
                 alone = replace(variant, algorithms=(algo,))
                 lines.append(Line(name, replace(sweep, algorithms=(algo,), variants=(alone,))))
     return lines
+
+
+def cells_of(figure: Figure, line: Line) -> list[Line]:
+    """Split a line into the cells of the grid that the paper tuned over."""
+    (variant,) = line.sweep.variants
+    axes = figure.axes_of(*variant.algorithms, variant.name)
+    cells = []
+    for values in product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        cell = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
+        name, settings = f"{variant.name} {cell}".strip(), variant.settings | chosen
+        tuned = replace(variant, name=name, settings=settings)
+        cells.append(replace(line, sweep=replace(line.sweep, variants=(tuned,)), cell=cell))
+    return cells
 
 
 def with_length(sweep: Sweep, seeds: int | None, steps: int | None) -> Sweep:
@@ -159,7 +177,9 @@ def reproduce(
             on_finished=keep,
         )
     shutil.rmtree(out / "unfinished", ignore_errors=True)
-    files = {line.label: [run.json for run in runs if run.line is line] for line in lines}
+    files = {
+        (line.label, line.cell): [run.json for run in runs if run.line is line] for line in lines
+    }
     write_figure_page(out, figure, files, command)
 
 
@@ -194,9 +214,17 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
     )
+    parser.add_argument(
+        "--sweep",
+        "--sweep-lr",
+        action="store_true",
+        help="run the grid that the paper tuned over, and show the best of each line",
+    )
     add_runner_arguments(parser, jobs="1; on a cluster, as many as fit")
     parser.add_argument(
-        "--out", type=Path, help="folder of the results (default: docs/results/FIGURE)"
+        "--out",
+        type=Path,
+        help="folder of the results (default: docs/results/FIGURE, or FIGURE_sweep for a grid)",
     )
     return parser
 
@@ -220,18 +248,25 @@ def main(
     for slug in args.only:
         if slug not in slugs:
             parser.bad("--only", repr(slug), f"is not in {args.figure}; it has {', '.join(slugs)}")
-    out = args.out or Path("docs/results") / args.figure
+    lines = [line for line in lines if not args.only or line.slug in args.only]
+    if args.sweep:
+        if not figure.sweep:
+            grids = ", ".join(name for name in figures if figures[name].sweep)
+            parser.error(f"argument --sweep: {args.figure} has no grid; those with one: {grids}")
+        lines = [cell for line in lines for cell in cells_of(figure, line)]
+    out = args.out or Path("docs/results") / f"{args.figure}{'_sweep' * args.sweep}"
     _check_same_length(parser, out, args.steps)
     seeds = args.seeds or figure.seeds
     command = ["medqn", "reproduce", args.figure, "--seeds", str(seeds)]
     command += [] if args.steps is None else ["--steps", str(args.steps)]
     command += ["--only", *args.only] if args.only else []
+    command += ["--sweep"] * args.sweep
     return run_command(
         parser,
         out,
         lambda: reproduce(
             figure,
-            [line for line in lines if not args.only or line.slug in args.only],
+            lines,
             retries=args.retries,
             out=out,
             start_executor=lambda plans: make_executor(

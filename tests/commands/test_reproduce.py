@@ -19,7 +19,8 @@ from medqn_tianshou.commands.report.curves import (
     read_curve,
     smooth,
 )
-from medqn_tianshou.commands.reproduce import lines_of
+from medqn_tianshou.commands.report.figure_page import best_cells
+from medqn_tianshou.commands.reproduce import cells_of, lines_of
 from medqn_tianshou.commands.sweep.file import read_sweep
 from medqn_tianshou.experiments.figures import load_figures
 
@@ -83,6 +84,38 @@ def test_lines_are_named_as_their_variants_or_algorithms():
         "MeDQN_U",
         "MeDQN_U___overlap",
     ]
+
+
+def test_grids_are_those_of_the_paper(tmp_path):
+    def cells(name):
+        lines = lines_of(read_sweep(FIGURES[name].path))
+        return {line.label: cells_of(FIGURES[name], line) for line in lines}
+
+    counts = {name: [len(c) for c in cells(name).values()] for name in FIGURES}
+    assert counts["fig3a"] == [5] * 6
+    assert counts["fig3b"] == [5, 20, 20, 20, 20, 20, 5]
+    assert counts["table1"] == [1, 1, 1, 8, 8, 8]
+    assert counts["table2"] == [40, 40, 40, 5, 5, 5]
+    assert counts["fig4a"] == [1, 1, 1]
+    fig3b = cells("fig3b")
+    assert list(fig3b)[-2:] == ["DQN, 100", "DQN(S), 32"]
+    one = fig3b["DQN, 300"][-1]
+    assert one.slug == "DQN__300_lr_0.0001__step-per-collect_8"
+    plan = one.sweep.plans(tmp_path)[0]
+    expected = {"algo": "dqn", "buffer_size": 300, "lr": 1e-4, "step_per_collect": 8}
+    assert expected.items() <= plan.identity.items()
+    (small,) = {
+        plan.identity["buffer_size"] for plan in fig3b["DQN(S), 32"][0].sweep.plans(tmp_path)
+    }
+    assert small == 32
+    every = [cell for of_line in fig3b.values() for cell in of_line]
+    assert len({plan.name for cell in every for plan in cell.sweep.plans(tmp_path)}) == 110 * 20
+
+
+def test_the_best_cell_of_each_line_is_named_with_how_many_there_are():
+    finals = {("a", "lr 1"): np.array([1.0, 3.0]), ("a", "lr 2"): np.array([3.0, 4.0])}
+    finals |= {("b", ""): np.array([9.0])}
+    assert best_cells(finals) == [("a", ("a", "lr 2"), 2), ("b", ("b", ""), 1)]
 
 
 def test_a_killed_command_continues_where_it_stopped(tmp_path):

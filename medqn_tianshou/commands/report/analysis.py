@@ -164,8 +164,8 @@ class Analysis:
             texts.append(
                 f"Lines{' (Atari)' * bool(texts)}: moving mean of {EVALUATIONS} evaluations, then "
                 "median over runs. Shaded: lowest to highest run. Open marks: published, where "
-                "there are any for game, algorithm and buffer size (median of 5 seeds; bars: "
-                "lowest to highest)."
+                "there are any for game, algorithm and buffer size (mean of the evaluations of "
+                "the 250,000 steps before, then median of 5 seeds; bars: lowest to highest)."
             )
         return " ".join(texts)
 
