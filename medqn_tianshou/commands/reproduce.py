@@ -50,15 +50,13 @@ class Line:
 def lines_of(sweep: Sweep) -> list[Line]:
     """Split a sweep into the lines of a figure."""
     lines = []
-    for algo in sweep.algorithms:
-        for variant in sweep.variants:
-            if algo in variant.algorithms:
-                name = PAPER_NAMES[algo]
-                if variant.name:
-                    is_own = len(variant.algorithms) == 1
-                    name = variant.name if is_own else f"{name}, {variant.name}"
-                alone = replace(variant, algorithms=(algo,))
-                lines.append(Line(name, replace(sweep, algorithms=(algo,), variants=(alone,))))
+    for algo, variant in product(sweep.algorithms, sweep.variants):
+        if algo in variant.algorithms:
+            name = variant.name
+            if len(variant.algorithms) > 1 or not name:
+                name = PAPER_NAMES[algo] + (f", {name}" if name else "")
+            alone = replace(variant, algorithms=(algo,))
+            lines.append(Line(name, replace(sweep, algorithms=(algo,), variants=(alone,))))
     return lines
 
 
@@ -85,7 +83,7 @@ def with_length(sweep: Sweep, seeds: int | None, steps: int | None) -> Sweep:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a line, and where its results go."""
+    """A run of a line, and the file for its settings and summary."""
 
     plan: RunPlan
     line: Line
@@ -110,12 +108,11 @@ class Run:
 
 def plan_runs(lines: Sequence[Line], out: Path) -> list[Run]:
     """Plan all runs, seed by seed, so that a stopped figure is complete for its first seeds."""
-    runs = []
-    for line in lines:
-        plans = line.sweep.plans(out / "unfinished")
-        files = [out / f"raw/{line.slug}_seed{seed}.json" for seed in line.sweep.seeds]
-        of_line = zip(line.sweep.seeds, plans, files, strict=True)
-        runs += [(seed, Run(plan, line, file)) for seed, plan, file in of_line]
+    runs = [
+        (seed, Run(plan, line, out / f"raw/{line.slug}_seed{seed}.json"))
+        for line in lines
+        for seed, plan in zip(line.sweep.seeds, line.sweep.plans(out / "unfinished"), strict=True)
+    ]
     return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
 
 
@@ -155,14 +152,12 @@ def reproduce(
 ) -> None:
     """Run what is missing of some lines of a figure, then write its page.
 
-    :param out: the folder of the results.
     :param command: what the page names as the command.
     """
     runs = plan_runs(lines, out)
     missing = {run.plan.name: run for run in runs if not run.csv.exists()}
-    with tqdm(
-        total=len(runs), initial=len(runs) - len(missing), desc=figure.name, unit=" runs"
-    ) as bar:
+    finished = len(runs) - len(missing)
+    with tqdm(total=len(runs), initial=finished, desc=figure.name, unit=" runs") as bar:
 
         def keep(status: RunStatus) -> None:
             if status.folder is not None:
@@ -177,17 +172,14 @@ def reproduce(
             on_finished=keep,
         )
     shutil.rmtree(out / "unfinished", ignore_errors=True)
-    files = {
-        (line.label, line.cell): [run.json for run in runs if run.line is line] for line in lines
-    }
+    files: dict[tuple[str, str], list[Path]] = {}
+    for line in lines:
+        files[line.label, line.cell] = [run.json for run in runs if run.line is line]
     write_figure_page(out, figure, files, command)
 
 
 def add_figure_arguments(parser: Parser, *, seeds: str) -> None:
-    """Add how many runs a figure has and how long they are.
-
-    :param seeds: the default of ``--seeds`` in words.
-    """
+    """Add how many runs a figure has and how long they are; ``seeds`` is the default in words."""
     count = number(int, at_least=1)
     parser.add_argument("--seeds", type=count, help=f"runs per line (default: {seeds})")
     parser.add_argument(
@@ -199,11 +191,7 @@ def add_figure_arguments(parser: Parser, *, seeds: str) -> None:
 
 
 def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param figures: the figures and tables by name.
-    :param prog: the command that the user typed; None is the script's name.
-    """
+    """Build the command line; ``figures`` are the figures and tables by name."""
     width = max(map(len, figures))
     listing = "\n".join(f"  {name:{width}}  {figure.title}" for name, figure in figures.items())
     parser = Parser(
@@ -234,10 +222,7 @@ def main(
     arguments: Sequence[str] | None = None,
     prog: str | None = None,
 ) -> int:
-    """Run what is missing of a figure and write its page; return the exit code.
-
-    :param figures: the figures and tables by name.
-    """
+    """Run what is missing of a figure and write its page; return the exit code."""
     parser = make_parser(figures, prog)
     args = parser.parse_args(arguments)
     if args.figure not in figures:
@@ -256,9 +241,8 @@ def main(
         lines = [cell for line in lines for cell in cells_of(figure, line)]
     out = args.out or Path("docs/results") / f"{args.figure}{'_sweep' * args.sweep}"
     _check_same_length(parser, out, args.steps)
-    seeds = args.seeds or figure.seeds
-    command = ["medqn", "reproduce", args.figure, "--seeds", str(seeds)]
-    command += [] if args.steps is None else ["--steps", str(args.steps)]
+    command = ["medqn", "reproduce", args.figure, "--seeds", args.seeds or figure.seeds]
+    command += ["--steps", args.steps] if args.steps else []
     command += ["--only", *args.only] if args.only else []
     command += ["--sweep"] * args.sweep
     return run_command(
@@ -272,16 +256,13 @@ def main(
             start_executor=lambda plans: make_executor(
                 plans, jobs=args.jobs, address=args.address, use_ray=False
             ),
-            command=shlex.join(command),
+            command=shlex.join(map(str, command)),
         ),
     )
 
 
 def run_command(parser: Parser, out: Path, run: Callable[[], None]) -> int:
-    """Run, then print the page in a folder; return the exit code.
-
-    :param out: the folder of the page.
-    """
+    """Run, then print the page in the folder ``out``; return the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         with parser.reporting():

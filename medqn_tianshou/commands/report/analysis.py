@@ -18,7 +18,7 @@ from medqn_tianshou.commands.report.curves import (
     mean_and_error,
     smooth,
 )
-from medqn_tianshou.commands.report.groups import Groups, labels_of, tasks_of
+from medqn_tianshou.commands.report.groups import Groups, labels_of
 from medqn_tianshou.commands.report.protocol import Protocol, describe_task
 from medqn_tianshou.commands.report.published import EVALUATIONS
 from medqn_tianshou.commands.report.runs import LeftOut, Metric, RecordedRun, UnusableRunError
@@ -97,7 +97,7 @@ class Analysis:
     ) -> None:
         self.groups = groups
         self.options = options
-        self.tasks = tasks_of(groups)
+        self.tasks = list(dict.fromkeys(task for task, _ in groups))
         self.labels = labels_of(groups) if labels is None else list(labels)
         self.curves = {key: [curves[run.name] for run in runs] for key, runs in groups.items()}
         self.finals = {key: final_returns(of_key) for key, of_key in self.curves.items()}
@@ -155,8 +155,8 @@ class Analysis:
         smoothing = SMOOTHING_TEXT
         if self.options.metric == "eval":
             smoothing = "evaluations joined by straight lines, not smoothed"
-        interval = self.options.interval
-        interval = "its 95% bootstrap interval" if interval == "bootstrap" else f"{interval}"
+        is_bootstrap = self.options.interval == "bootstrap"
+        interval = "its 95% bootstrap interval" if is_bootstrap else self.options.interval
         texts = []
         if not all(map(self.is_atari, self.tasks)):
             texts.append(f"Lines: mean over runs, {smoothing}. Shaded: {interval}.")

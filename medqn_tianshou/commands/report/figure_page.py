@@ -11,8 +11,8 @@ from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curv
 from medqn_tianshou.commands.report.curves import Array, final_returns, format_mean
 from medqn_tianshou.commands.report.figures import draw_curves
 from medqn_tianshou.commands.report.groups import Groups
-from medqn_tianshou.commands.report.markdown import table
 from medqn_tianshou.commands.report.runs import RecordedRun, read_runs
+from medqn_tianshou.commands.report.tables import table
 from medqn_tianshou.experiments.figures import Figure
 
 OPTIONS = Options(metric="train", interval="two standard errors")

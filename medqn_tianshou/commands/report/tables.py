@@ -1,7 +1,7 @@
-"""The tables of a report, as rows with a name for each column."""
+"""The tables of a report, as rows with a name for each column; tables of Markdown and CSV."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,12 @@ def tables(analysis: Analysis) -> dict[str, list[Row]]:
         ],
     }
     return {name: rows for name, rows in found.items() if rows}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Write a table; return its lines and an empty one."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (header, *rows)]
+    return [lines[0], "|---" * len(header) + "|", *lines[1:], ""]
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
