@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfigError, read_config
-from medqn_tianshou.training.settings import TrainingSettings
 
 POLICY_FILES = ("policy_best.pth", "policy_last.pth")
 """In this order; runs without evaluation have no best one."""
@@ -36,14 +34,12 @@ class Moment:
     """The sum of rewards, that of this action included."""
     picture: NDArray[np.uint8] | None
     """What the environment shows in this state, if it renders."""
-    is_last: bool
 
 
 class Agent:
     """A trained network and its environment.
 
     :param path: a run folder, or a policy file in it.
-    :param seed: decides the episodes.
     :param epsilon: how often to act at random; None is the run's own for evaluations.
     :param renders: whether the environment draws itself.
     """
@@ -61,7 +57,13 @@ class Agent:
         self.epsilon: float = settings.eps_test if epsilon is None else epsilon
         self._seed: int | None = seed
         self._random = np.random.default_rng(seed)
-        self.env = self._make_env(settings, seed=seed, renders=renders)
+        mode = "rgb_array" if renders else None
+        try:
+            self.env = self._family.make_env(settings, seed=seed, render_mode=mode)
+        except (ImportError, ValueError) as error:
+            extra = self._family.extra
+            remedy = f"; pip install 'medqn-tianshou[{extra}]'" if extra else ""
+            raise AgentError(f"{self.task} cannot be played here ({error}){remedy}") from error
         self.model: torch.nn.Module = self._family.make_network(settings, self.env)
         self.model.load_state_dict(_read_parameters(self.file, self.model))
         self.model.eval()
@@ -92,14 +94,7 @@ class Agent:
             observation, reward, terminated, truncated, _ = self.env.step(action)
             score += float(reward)
             over = terminated or truncated
-            yield Moment(
-                step=step,
-                q_A=q_A,
-                action=action,
-                score=score,
-                picture=picture,
-                is_last=over,
-            )
+            yield Moment(step=step, q_A=q_A, action=action, score=score, picture=picture)
             step += 1
 
     @torch.no_grad()
@@ -107,17 +102,6 @@ class Agent:
         """Return the values of all actions in a state."""
         q_BA = self.model(np.asarray(observation)[None])[0]
         return np.asarray(q_BA[0].numpy(), np.float32)
-
-    def _make_env(
-        self, settings: TrainingSettings, *, seed: int, renders: bool
-    ) -> gym.Env[Any, Any]:
-        mode = "rgb_array" if renders else None
-        try:
-            return self._family.make_env(settings, seed=seed, render_mode=mode)
-        except (ImportError, ValueError) as error:
-            extra = self._family.extra
-            remedy = f"; pip install 'medqn-tianshou[{extra}]'" if extra else ""
-            raise AgentError(f"{self.task} cannot be played here ({error}){remedy}") from error
 
 
 ACTION_NAMES = {

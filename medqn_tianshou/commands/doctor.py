@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from packaging.specifiers import SpecifierSet
 
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs
@@ -64,7 +65,10 @@ def examine(logdir: Path) -> Iterator[Check]:
     for package in ("tianshou", "torch", "gymnasium", "numpy"):
         yield check_version(package)
     yield check_devices()
-    yield check_roms()
+    if count := len(atari_tasks()):
+        yield Check("Atari ROMs", "ok", f"{count} games")
+    else:
+        yield Check("Atari ROMs", "warning", "none", ATARI_EXTRA)
     yield check_backend("ale-py", "ale_py", ATARI_EXTRA, lambda: _step_atari("ale"))
     yield check_backend("EnvPool", "envpool", ATARI_EXTRA, lambda: _step_atari("envpool"))
     yield check_backend("MinAtar", "minatar", MINATAR_EXTRA, _step_minatar)
@@ -81,8 +85,10 @@ def check_version(package: str) -> Check:
         for requirement in metadata.requires("medqn-tianshou") or []
         if requirement.startswith((f"{package}<", f"{package}>", f"{package}="))
     ]
-    if wanted and not _satisfies(installed, wanted[0].removeprefix(package)):
-        return Check(package, "problem", installed, f"pip install '{wanted[0]}'")
+    for requirement in wanted:
+        allowed = SpecifierSet(requirement.removeprefix(package))
+        if not allowed.contains(installed, prereleases=True):
+            return Check(package, "problem", installed, f"pip install '{requirement}'")
     return Check(package, "ok", installed)
 
 
@@ -100,19 +106,10 @@ def check_devices() -> Check:
     return Check("devices", "ok", threads)
 
 
-def check_roms() -> Check:
-    """Count the Atari games that can be played."""
-    count = len(atari_tasks())
-    if count == 0:
-        return Check("Atari ROMs", "warning", "none", ATARI_EXTRA)
-    return Check("Atari ROMs", "ok", f"{count} games")
-
-
 def check_backend(name: str, module: str, remedy: str, step: Callable[[], str]) -> Check:
     """Build an environment and step it.
 
     :param name: the backend's distribution.
-    :param module: its module.
     :param remedy: the command that installs it.
     :param step: builds and steps an environment, and describes what it returned.
     """
@@ -194,9 +191,3 @@ def _step_minatar() -> str:
     env = MinAtarEnv(game="breakout")
     env.reset(seed=0)
     return f"breakout steps, observation {env.step(0)[0].shape}"
-
-
-def _satisfies(version: str, specifier: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(specifier).contains(version, prereleases=True)

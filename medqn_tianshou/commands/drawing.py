@@ -10,13 +10,9 @@ from medqn_tianshou.commands.agent import Agent, Moment
 HEIGHT, PANEL_WIDTH, MARGIN = 400, 300, 20
 MAX_PICTURE_WIDTH = 480
 BACKGROUND, PICTURE_BACKGROUND = (18, 20, 26), (28, 31, 40)
-TEXT, DIM, BAR, CHOSEN, LINE = (
-    (236, 238, 243),
-    (138, 145, 160),
-    (70, 80, 104),
-    (255, 163, 67),
-    (94, 178, 255),
-)
+TEXT, DIM, BAR = (236, 238, 243), (138, 145, 160), (70, 80, 104)
+CHOSEN, LINE = (255, 163, 67), (94, 178, 255)
+Box = tuple[int, int, int, int]
 HISTORY = 150
 """How many of the last values the curve shows."""
 
@@ -59,19 +55,12 @@ class FramePainter:
         draw.text((left, MARGIN + 24), f"{moment.score:g}", TEXT, self._big)
         step = f"score after step {moment.step + 1}"  # that of the action shown included
         draw.text((right, MARGIN + 38), step, DIM, self._small, anchor="ra")
-        self._draw_q_values(draw, left, MARGIN + 76, right, bottom - 90, moment)
-        self._draw_history(draw, left, bottom - 62, right, bottom)
+        self._draw_q_values(draw, (left, MARGIN + 76, right, bottom - 90), moment)
+        self._draw_history(draw, (left, bottom - 62, right, bottom))
 
-    def _draw_q_values(
-        self,
-        draw: ImageDraw.ImageDraw,
-        left: int,
-        top: int,
-        right: int,
-        bottom: int,
-        moment: Moment,
-    ) -> None:
+    def _draw_q_values(self, draw: ImageDraw.ImageDraw, place: Box, moment: Moment) -> None:
         """Draw a bar per action, from the lowest to the highest value of this state."""
+        left, top, right, bottom = place
         row = min((bottom - top) / len(self._names), 34.0)
         font = self._small if row >= 13 else ImageFont.load_default(max(row - 1, 6))
         bars, ends = left + 92, right - 64
@@ -88,21 +77,16 @@ class FramePainter:
             draw.rounded_rectangle(box, half / 2, CHOSEN if is_chosen else BAR)
             draw.text((right, middle), f"{value:.3g}", colour, font, anchor="rm")
 
-    def _draw_history(
-        self, draw: ImageDraw.ImageDraw, left: int, top: int, right: int, bottom: int
-    ) -> None:
+    def _draw_history(self, draw: ImageDraw.ImageDraw, place: Box) -> None:
         """Draw the value of the best action over the last steps."""
+        left, top, right, bottom = place
         draw.text((left, top - 18), "highest Q value", DIM, self._small)
         draw.text((right, top - 18), f"{self._values[-1]:.3f}", LINE, self._small, anchor="ra")
         draw.rectangle((left, top, right, bottom), PICTURE_BACKGROUND)
         lowest, highest = min(self._values), max(self._values)
         spread = max(highest - lowest, 1e-9)
-        points = [
-            (
-                left + 4 + (right - left - 8) * index / (HISTORY - 1),
-                bottom - 6 - (bottom - top - 12) * (value - lowest) / spread,
-            )
-            for index, value in enumerate(self._values)
-        ]
+        xs = np.linspace(left + 4, right - 4, HISTORY)
+        ys = bottom - 6 - (bottom - top - 12) * (np.array(self._values) - lowest) / spread
+        points = list(zip(xs.tolist(), ys.tolist(), strict=False))
         if len(points) > 1:
             draw.line(points, LINE, 2, joint="curve")

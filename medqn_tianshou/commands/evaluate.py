@@ -40,10 +40,7 @@ def add_agent_arguments(parser: Parser) -> None:
         help="a run folder, whose policy_best.pth is taken, else policy_last.pth; or such a file",
     )
     parser.add_argument(
-        "--seed",
-        type=number(int, at_least=0),
-        default=0,
-        help="decides the episodes (default: 0)",
+        "--seed", type=number(int, at_least=0), default=0, help="decides the episodes (default: 0)"
     )
     parser.add_argument(
         "--eps",

@@ -46,10 +46,7 @@ def make_parser(prog: str | None = None) -> Parser:
 
 
 def frames(agent: Agent, episodes: int, scores: list[float]) -> Iterator[Image.Image]:
-    """Play and draw, a frame per step.
-
-    :param scores: is updated with the score of each episode so far.
-    """
+    """Play and draw, a frame per step; ``scores`` is updated with the score of each episode."""
     painter = FramePainter(agent)
     for _ in range(episodes):
         scores.append(0.0)
@@ -59,11 +56,7 @@ def frames(agent: Agent, episodes: int, scores: list[float]) -> Iterator[Image.I
 
 
 def write_gif(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
-    """Write a GIF that repeats; return the number of frames.
-
-    :param pictures: the frames, at least one.
-    :param fps: frames per second; a GIF stores hundredths of a second.
-    """
+    """Write a GIF that repeats, of at least one frame; return the number of frames."""
     first, *others = (picture.quantize(method=Image.Quantize.FASTOCTREE) for picture in pictures)
     first.save(path, save_all=True, append_images=others, duration=1000 // fps, loop=0)
     return 1 + len(others)
@@ -145,19 +138,17 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 
 def _check_output(parser: Parser, args: argparse.Namespace) -> None:
     """Report an output that cannot be, before anything is played."""
-    if args.video is not None and args.video.suffix not in (".gif", ".mp4"):
-        parser.bad("--video", args.video, "is neither a .gif nor an .mp4; give it such an ending")
-    if args.video is not None and not args.video.parent.is_dir():
-        parser.bad("--video", args.video, "is in a folder that does not exist; make it first")
-    if args.video is None and not _has_display():
-        parser.error("argument --video: there is no display here; record with --video out.gif")
-    needs = ["pygame"] if args.video is None else []
-    needs += ["imageio", "imageio_ffmpeg"] if args.video and args.video.suffix == ".mp4" else []
+    if args.video is None:
+        on_linux = platform.system() == "Linux"  # elsewhere there always is a display
+        if on_linux and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            parser.error("argument --video: there is no display here; record with --video out.gif")
+        needs = ["pygame"]
+    else:
+        needs = ["imageio", "imageio_ffmpeg"] if args.video.suffix == ".mp4" else []
+        if args.video.suffix not in (".gif", ".mp4"):
+            parser.bad("--video", args.video, "is neither a .gif nor an .mp4; rename it")
+        if not args.video.parent.is_dir():
+            parser.bad("--video", args.video, "is in a folder that does not exist; make it first")
     if missing := [name for name in needs if find_spec(name) is None]:
         remedy = f"{EXTRA}, or record with --video out.gif"
         parser.error(f"argument --video: windows and .mp4 need {' and '.join(missing)}; {remedy}")
-
-
-def _has_display() -> bool:
-    on_linux = platform.system() == "Linux"  # elsewhere there always is one
-    return not on_linux or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

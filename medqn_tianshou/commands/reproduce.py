@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from tqdm import tqdm
@@ -20,10 +21,10 @@ from tqdm import tqdm
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.figure_page import write_figure_page
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
-from medqn_tianshou.commands.sweep.executors import add_runner_arguments, make_executor
+from medqn_tianshou.commands.sweep.executors import Executor, add_runner_arguments, make_executor
 from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.runner import Executor, Runner, RunStatus
+from medqn_tianshou.commands.sweep.runner import Runner, RunStatus
 from medqn_tianshou.experiments.figures import Figure
 from medqn_tianshou.files.atomic import write_json_atomically, write_text_atomically
 
@@ -32,30 +33,45 @@ StartExecutor = Callable[[Sequence[RunPlan]], Executor]
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a figure: one algorithm with one set of settings."""
+    """A line of a figure, or a cell of its grid: one algorithm with one set of settings."""
 
     label: str
     sweep: Sweep
+    cell: str = ""
+    """The values of what is tuned, in words; empty without a grid."""
 
     @property
     def slug(self) -> str:
         """The label as a file name."""
-        return "".join(c if c.isalnum() or c in ".-" else "_" for c in self.label).strip("_")
+        text = f"{self.label} {self.cell}"
+        return "".join(c if c.isalnum() or c in ".-" else "_" for c in text).strip("_")
 
 
 def lines_of(sweep: Sweep) -> list[Line]:
     """Split a sweep into the lines of a figure."""
     lines = []
-    for algo in sweep.algorithms:
-        for variant in sweep.variants:
-            if algo in variant.algorithms:
-                name = PAPER_NAMES[algo]
-                if variant.name:
-                    is_own = len(variant.algorithms) == 1
-                    name = variant.name if is_own else f"{name}, {variant.name}"
-                alone = replace(variant, algorithms=(algo,))
-                lines.append(Line(name, replace(sweep, algorithms=(algo,), variants=(alone,))))
+    for algo, variant in product(sweep.algorithms, sweep.variants):
+        if algo in variant.algorithms:
+            name = variant.name
+            if len(variant.algorithms) > 1 or not name:
+                name = PAPER_NAMES[algo] + (f", {name}" if name else "")
+            alone = replace(variant, algorithms=(algo,))
+            lines.append(Line(name, replace(sweep, algorithms=(algo,), variants=(alone,))))
     return lines
+
+
+def cells_of(figure: Figure, line: Line) -> list[Line]:
+    """Split a line into the cells of the grid that the paper tuned over."""
+    (variant,) = line.sweep.variants
+    axes = figure.axes_of(*variant.algorithms, variant.name)
+    cells = []
+    for values in product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        cell = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
+        name, settings = f"{variant.name} {cell}".strip(), variant.settings | chosen
+        tuned = replace(variant, name=name, settings=settings)
+        cells.append(replace(line, sweep=replace(line.sweep, variants=(tuned,)), cell=cell))
+    return cells
 
 
 def with_length(sweep: Sweep, seeds: int | None, steps: int | None) -> Sweep:
@@ -67,7 +83,7 @@ def with_length(sweep: Sweep, seeds: int | None, steps: int | None) -> Sweep:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a line, and where its results go."""
+    """A run of a line, and the file for its settings and summary."""
 
     plan: RunPlan
     line: Line
@@ -92,12 +108,11 @@ class Run:
 
 def plan_runs(lines: Sequence[Line], out: Path) -> list[Run]:
     """Plan all runs, seed by seed, so that a stopped figure is complete for its first seeds."""
-    runs = []
-    for line in lines:
-        plans = line.sweep.plans(out / "unfinished")
-        files = [out / f"raw/{line.slug}_seed{seed}.json" for seed in line.sweep.seeds]
-        of_line = zip(line.sweep.seeds, plans, files, strict=True)
-        runs += [(seed, Run(plan, line, file)) for seed, plan, file in of_line]
+    runs = [
+        (seed, Run(plan, line, out / f"raw/{line.slug}_seed{seed}.json"))
+        for line in lines
+        for seed, plan in zip(line.sweep.seeds, line.sweep.plans(out / "unfinished"), strict=True)
+    ]
     return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
 
 
@@ -115,12 +130,11 @@ def run_plans(
     :raises RuntimeError: with the reasons, if runs failed.
     """
     runner = Runner(plans, folder=folder, retries=retries)
-    for status in runner.runs.values():
-        if status.state == "finished":  # an earlier command was killed before it could keep it
-            on_finished(status)
-    if not runner.is_finished:
+    for status in runner.in_state("finished"):  # an earlier command was killed before it kept it
+        on_finished(status)
+    if len(runner.in_state("finished")) < len(plans):
         runner.run(start_executor(plans), on_finished)
-    failed = [status for status in runner.runs.values() if status.state == "failed"]
+    failed = runner.in_state("failed")
     if failed:
         raise RuntimeError(
             "\n".join(f"{s.plan.name} failed: {s.plan.typed}\n{s.reason}" for s in failed)
@@ -138,14 +152,12 @@ def reproduce(
 ) -> None:
     """Run what is missing of some lines of a figure, then write its page.
 
-    :param out: the folder of the results.
     :param command: what the page names as the command.
     """
     runs = plan_runs(lines, out)
     missing = {run.plan.name: run for run in runs if not run.csv.exists()}
-    with tqdm(
-        total=len(runs), initial=len(runs) - len(missing), desc=figure.name, unit=" runs"
-    ) as bar:
+    finished = len(runs) - len(missing)
+    with tqdm(total=len(runs), initial=finished, desc=figure.name, unit=" runs") as bar:
 
         def keep(status: RunStatus) -> None:
             if status.folder is not None:
@@ -160,15 +172,14 @@ def reproduce(
             on_finished=keep,
         )
     shutil.rmtree(out / "unfinished", ignore_errors=True)
-    files = {line.label: [run.json for run in runs if run.line is line] for line in lines}
+    files: dict[tuple[str, str], list[Path]] = {}
+    for line in lines:
+        files[line.label, line.cell] = [run.json for run in runs if run.line is line]
     write_figure_page(out, figure, files, command)
 
 
 def add_figure_arguments(parser: Parser, *, seeds: str) -> None:
-    """Add how many runs a figure has and how long they are.
-
-    :param seeds: the default of ``--seeds`` in words.
-    """
+    """Add how many runs a figure has and how long they are; ``seeds`` is the default in words."""
     count = number(int, at_least=1)
     parser.add_argument("--seeds", type=count, help=f"runs per line (default: {seeds})")
     parser.add_argument(
@@ -180,11 +191,7 @@ def add_figure_arguments(parser: Parser, *, seeds: str) -> None:
 
 
 def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parser:
-    """Build the command line.
-
-    :param figures: the figures and tables by name.
-    :param prog: the command that the user typed; None is the script's name.
-    """
+    """Build the command line; ``figures`` are the figures and tables by name."""
     width = max(map(len, figures))
     listing = "\n".join(f"  {name:{width}}  {figure.title}" for name, figure in figures.items())
     parser = Parser(
@@ -195,9 +202,17 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
     )
+    parser.add_argument(
+        "--sweep",
+        "--sweep-lr",
+        action="store_true",
+        help="run the grid that the paper tuned over, and show the best of each line",
+    )
     add_runner_arguments(parser, jobs="1; on a cluster, as many as fit")
     parser.add_argument(
-        "--out", type=Path, help="folder of the results (default: docs/results/FIGURE)"
+        "--out",
+        type=Path,
+        help="folder of the results (default: docs/results/FIGURE, or FIGURE_sweep for a grid)",
     )
     return parser
 
@@ -207,10 +222,7 @@ def main(
     arguments: Sequence[str] | None = None,
     prog: str | None = None,
 ) -> int:
-    """Run what is missing of a figure and write its page; return the exit code.
-
-    :param figures: the figures and tables by name.
-    """
+    """Run what is missing of a figure and write its page; return the exit code."""
     parser = make_parser(figures, prog)
     args = parser.parse_args(arguments)
     if args.figure not in figures:
@@ -221,33 +233,36 @@ def main(
     for slug in args.only:
         if slug not in slugs:
             parser.bad("--only", repr(slug), f"is not in {args.figure}; it has {', '.join(slugs)}")
-    out = args.out or Path("docs/results") / args.figure
+    lines = [line for line in lines if not args.only or line.slug in args.only]
+    if args.sweep:
+        if not figure.sweep:
+            grids = ", ".join(name for name in figures if figures[name].sweep)
+            parser.error(f"argument --sweep: {args.figure} has no grid; those with one: {grids}")
+        lines = [cell for line in lines for cell in cells_of(figure, line)]
+    out = args.out or Path("docs/results") / f"{args.figure}{'_sweep' * args.sweep}"
     _check_same_length(parser, out, args.steps)
-    seeds = args.seeds or figure.seeds
-    command = ["medqn", "reproduce", args.figure, "--seeds", str(seeds)]
-    command += [] if args.steps is None else ["--steps", str(args.steps)]
+    command = ["medqn", "reproduce", args.figure, "--seeds", args.seeds or figure.seeds]
+    command += ["--steps", args.steps] if args.steps else []
     command += ["--only", *args.only] if args.only else []
+    command += ["--sweep"] * args.sweep
     return run_command(
         parser,
         out,
         lambda: reproduce(
             figure,
-            [line for line in lines if not args.only or line.slug in args.only],
+            lines,
             retries=args.retries,
             out=out,
             start_executor=lambda plans: make_executor(
                 plans, jobs=args.jobs, address=args.address, use_ray=False
             ),
-            command=shlex.join(command),
+            command=shlex.join(map(str, command)),
         ),
     )
 
 
 def run_command(parser: Parser, out: Path, run: Callable[[], None]) -> int:
-    """Run, then print the page in a folder; return the exit code.
-
-    :param out: the folder of the page.
-    """
+    """Run, then print the page in the folder ``out``; return the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         with parser.reporting():

@@ -23,11 +23,7 @@ _EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 130}
 
 
 class MirroredWriter(SummaryWriter):
-    """TensorBoard's writer, which also passes each scalar on.
-
-    :param folder: where the event file goes.
-    :param mirror: called with tag and value.
-    """
+    """TensorBoard's writer, which also passes each scalar on: tag and value."""
 
     def __init__(self, folder: str, mirror: Callable[[str, float], None]) -> None:
         super().__init__(folder)
@@ -106,11 +102,7 @@ class WandbMirror:
         self._row, self._row_step = dict(state["row"]), int(state["row_step"])
 
     def close(self, status: str, figures: dict[str, float | None]) -> None:
-        """Log how the run ended.
-
-        :param status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
-        :param figures: the final figures; those that are None are left out.
-        """
+        """Log how the run ended, and those of the final figures that are not None."""
         if status == "finished":  # otherwise the checkpoint has the row, or the run repeats it
             self._send_row()
         known = {f"final/{name}": value for name, value in figures.items() if value is not None}
@@ -152,8 +144,8 @@ def check_wandb(project: str | None, mode: Mode | None) -> None:
         remedy = "names no project; write PROJECT or ENTITY/PROJECT"
         raise ConfigError("wandb", repr(project), remedy)
     if find_spec("wandb") is None:
-        remedy = "needs W&B's package; pip install 'medqn-tianshou[wandb]'"
-        raise ConfigError("wandb", project, remedy)
+        extra = "pip install 'medqn-tianshou[wandb]'"
+        raise ConfigError("wandb", project, f"needs W&B's package; {extra}")
 
 
 def open_wandb(

@@ -56,6 +56,10 @@ def test_final_returns_are_those_of_the_last_episodes(report):
         assert float(row["mean"]) == pytest.approx(returns.mean())
         assert float(row["median"]) == pytest.approx(np.median(returns))
         assert float(row["lowest"]) == pytest.approx(returns.min())
+        last_100 = committed(task, label, window=100)
+        assert float(row["mean_last_100"]) == pytest.approx(last_100.mean())
+        error = last_100.std() / np.sqrt(len(last_100))
+        assert float(row["standard_error_last_100_ddof_0"]) == pytest.approx(error)
         assert float(row["highest"]) == pytest.approx(returns.max())
         # The bootstrap by hand: resample runs, take means, cut 2.5% at each end.
         random = np.random.default_rng(7)

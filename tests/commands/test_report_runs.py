@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scripts import ROOT
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.report import page
 from medqn_tianshou.commands.report.groups import group_runs
+from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import HUMAN, scale_of
 from medqn_tianshou.envs.atari import atari_tasks
@@ -206,6 +208,30 @@ def test_atari_evaluations_are_human_normalised(tmp_path, no_figures):
     assert "Random and human player: as listed by DQN Zoo; from Wang et al. 2016" in text
     # Its warm-up is not part of its steps.
     assert {row["train_seconds"] for row in read_table(tmp_path / "runs.csv")} == {"1000.0"}
+
+
+def test_atari_curves_are_drawn_as_the_published_ones_with_these_behind(tmp_path):
+    random = np.random.default_rng(0)
+    evaluations = 5000 * (1 - np.exp(-np.arange(30) / 10)) + random.normal(0, 900, (3, 30))
+    for seed, values in enumerate(evaluations):
+        folder = tmp_path / "log/NameThisGame/medqn" / str(seed)
+        write_atari_run(folder, "NameThisGame", "medqn", seed, values, buffer_size=100_000)
+    run_report(tmp_path / "log", "--out", tmp_path, "--bootstrap", 100)
+    last = read_table(tmp_path / "curves.csv")[-1]
+    assert (last["env_step"], last["statistic"]) == ("3000000", "median")
+    means = np.sort(evaluations[:, -20:].mean(axis=1))
+    found = [float(last[name]) for name in ("low", "return", "high")]
+    assert found == pytest.approx(means, abs=1e-3)
+    text = (tmp_path / "README.md").read_text()
+    assert "moving mean of 20 evaluations, then median over runs" in text
+    assert "Open marks: published" in text
+
+    run, *_ = read_runs(find_runs(tmp_path / "log"))[0]
+    marks = published_marks(run)
+    assert marks[:, 0].tolist() == [5e5, 1e6, 1.5e6, 2e6, 3e6]  # up to the end of the run
+    assert np.round(marks[3, 1:]).tolist() == [6007, 4362, 6407]
+    assert len(published_marks(replace(run, algorithm="MeDQN(U)"))) == 0
+    assert len(published_marks(replace(run, task="PongNoFrameskip-v4"))) == 0
 
 
 def test_atari_scores_are_of_the_57_games_and_scale_evaluations_only():

@@ -16,10 +16,11 @@ from medqn_tianshou.commands.report.curves import (
     final_returns,
     format_mean,
     mean_and_error,
-    on_grid,
     read_curve,
+    smooth,
 )
-from medqn_tianshou.commands.reproduce import lines_of
+from medqn_tianshou.commands.report.figure_page import best_cells
+from medqn_tianshou.commands.reproduce import cells_of, lines_of
 from medqn_tianshou.commands.sweep.file import read_sweep
 from medqn_tianshou.experiments.figures import load_figures
 
@@ -85,6 +86,38 @@ def test_lines_are_named_as_their_variants_or_algorithms():
     ]
 
 
+def test_grids_are_those_of_the_paper(tmp_path):
+    def cells(name):
+        lines = lines_of(read_sweep(FIGURES[name].path))
+        return {line.label: cells_of(FIGURES[name], line) for line in lines}
+
+    counts = {name: [len(c) for c in cells(name).values()] for name in FIGURES}
+    assert counts["fig3a"] == [5] * 6
+    assert counts["fig3b"] == [5, 20, 20, 20, 20, 20, 5]
+    assert counts["table1"] == [1, 1, 1, 8, 8, 8]
+    assert counts["table2"] == [40, 40, 40, 5, 5, 5]
+    assert counts["fig4a"] == [1, 1, 1]
+    fig3b = cells("fig3b")
+    assert list(fig3b)[-2:] == ["DQN, 100", "DQN(S), 32"]
+    one = fig3b["DQN, 300"][-1]
+    assert one.slug == "DQN__300_lr_0.0001__step-per-collect_8"
+    plan = one.sweep.plans(tmp_path)[0]
+    expected = {"algo": "dqn", "buffer_size": 300, "lr": 1e-4, "step_per_collect": 8}
+    assert expected.items() <= plan.identity.items()
+    (small,) = {
+        plan.identity["buffer_size"] for plan in fig3b["DQN(S), 32"][0].sweep.plans(tmp_path)
+    }
+    assert small == 32
+    every = [cell for of_line in fig3b.values() for cell in of_line]
+    assert len({plan.name for cell in every for plan in cell.sweep.plans(tmp_path)}) == 110 * 20
+
+
+def test_the_best_cell_of_each_line_is_named_with_how_many_there_are():
+    finals = {("a", "lr 1"): np.array([1.0, 3.0]), ("a", "lr 2"): np.array([3.0, 4.0])}
+    finals |= {("b", ""): np.array([9.0])}
+    assert best_cells(finals) == [("a", ("a", "lr 2"), 2), ("b", ("b", ""), 1)]
+
+
 def test_a_killed_command_continues_where_it_stopped(tmp_path):
     out = tmp_path / "short"
     first, second = (out / f"raw/DQN__short_seed{seed}.csv" for seed in (0, 1))
@@ -105,16 +138,21 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     assert not (out / "unfinished").exists()
     assert second.read_text() != first.read_text()
 
-    finals = []
+    finals, all_means = [], []  # there are less than 100 episodes
     for path in (first, second):
         with path.open() as file:
             returns = [float(row["return"]) for row in csv.DictReader(file)]
         assert len(returns) >= 6
+        assert len(returns) < 100
         finals.append(np.mean(returns[-3:]))
-    error = np.std(finals, ddof=1) / np.sqrt(2)
+        all_means.append(np.mean(returns))
+    errors = [np.std(finals, ddof=1) / np.sqrt(2), np.std(all_means, ddof=0) / np.sqrt(2)]
     table = (out / "README.md").read_text()
-    (row,) = re.findall(r"\| DQN, short \| (.*) ± (.*) \| .* \| 2 \|", table)
-    assert [float(value) for value in row] == pytest.approx([np.mean(finals), error], abs=0.05)
+    (row,) = re.findall(r"\| DQN, short \| (.*) ± (.*) \| .* \| (.*) ± (.*) \| 2 \|", table)
+    expected = [np.mean(finals), errors[0], np.mean(all_means), errors[1]]
+    assert [float(value) for value in row] == pytest.approx(expected, abs=0.051)
+    assert "standard error (ddof 1)" in table
+    assert "standard error (ddof 0)" in table
     assert table in result.stdout
     assert (out / "short.png").stat().st_size > 10_000
 
@@ -149,16 +187,40 @@ def test_returns_are_averaged_over_the_last_episodes(tmp_path):
     curve = read_curve(path, window=2, env_steps=40)
     assert curve.env_step.tolist() == [10, 30, 35]
     assert curve.value.tolist() == [-1, -2, -5.5]
+    assert curve.last_100 == -4
+    lines = [f"{10 * i},{i},10" for i in range(1, 151)]
+    path.write_text("\n".join(["env_step,return,length", *lines, ""]))
+    assert read_curve(path, window=2, env_steps=1500).last_100 == np.mean(range(51, 151))
     assert final_returns([curve, Curve(np.array([]), np.array([]), 40)]).tolist() == [-5.5]
 
 
-def test_a_curve_holds_its_value_between_episodes_and_is_smoothed():
-    curve = Curve(np.array([10.0, 20.0]), np.array([1.0, 2.0]), 30)
-    smooth = on_grid(curve, np.array([0.0, 10.0, 19.0, 20.0, 30.0]))
-    assert smooth == pytest.approx([1, 1, 1, 1.1, 1.19])
+def test_smoothing_is_a_mean_of_all_points_with_weights_that_decay_by_distance():
+    random = np.random.default_rng(0)
+    steps = np.sort(random.choice(900, 40, replace=False)).astype(float)
+    curve = Curve(steps, random.normal(size=40), 1000)
+    grid = np.linspace(0, 1000, 21)  # a grid step is 50
+    for place, value in zip(grid, smooth(curve, grid), strict=True):
+        weights = [np.exp(-abs(place - step) / 50) for step in steps]
+        expected = sum(w * y for w, y in zip(weights, curve.value, strict=True)) / sum(weights)
+        assert value == pytest.approx(expected)
+
+
+def test_smoothing_does_not_shift_an_edge_and_bridges_a_gap():
+    steps = np.arange(0.0, 1001.0)
+    edge = Curve(steps, np.sign(steps - 500), 1000)
+    smoothed = smooth(edge, np.linspace(0, 1000, 101))
+    assert smoothed[50] == pytest.approx(0, abs=1e-9)
+    assert smoothed[40:61] == pytest.approx(-smoothed[40:61][::-1], abs=1e-3)
+    gap = Curve(np.array([0.0, 1e6]), np.array([1.0, 2.0]), 10**6)
+    assert smooth(gap, np.linspace(0, 1e6, 1001))[[0, 400, 600, 1000]] == pytest.approx(
+        [1, 1, 2, 2]
+    )
 
 
 def test_mean_and_standard_error():
     mean, error = mean_and_error(np.array([1.0, 2.0, 6.0]))
     assert (mean, error) == pytest.approx((3.0, np.sqrt(7.0 / 3.0)))
     assert mean_and_error(np.array([4.0])) == (4.0, 0.0)
+    assert mean_and_error(np.array([1.0, 2.0, 6.0]), ddof=0)[1] == pytest.approx(
+        np.sqrt(14.0 / 3.0 / 3.0)
+    )

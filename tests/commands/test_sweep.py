@@ -16,8 +16,8 @@ from sweep_files import GOOD, SHORT, write
 
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.sweep import command as sweep
-from medqn_tianshou.commands.sweep.ray_executor import has_ray
-from medqn_tianshou.commands.sweep.runner import LocalExecutor, Runner
+from medqn_tianshou.commands.sweep.executors import LocalExecutor, has_ray
+from medqn_tianshou.commands.sweep.runner import Runner
 
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra sweep")
 ENVIRONMENT = {

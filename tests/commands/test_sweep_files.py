@@ -9,9 +9,10 @@ from scripts import ROOT
 from sweep_files import GOOD, write
 
 from medqn_tianshou.commands import main as command
+from medqn_tianshou.commands.sweep.executors import LocalExecutor
 from medqn_tianshou.commands.sweep.file import read_sweep
 from medqn_tianshou.commands.sweep.plans import plan_run
-from medqn_tianshou.commands.sweep.runner import LocalExecutor, Runner
+from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import load_settings

@@ -11,6 +11,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import Popen
 
 import matplotlib as mpl
 import numpy as np
@@ -21,9 +22,9 @@ from medqn_tianshou.commands.figures import watched
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.curves import format_mean
 from medqn_tianshou.commands.report.figure_page import describe_machine
-from medqn_tianshou.commands.report.markdown import table
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
 from medqn_tianshou.commands.report.style import OWN_COLOURS, STYLE
+from medqn_tianshou.commands.report.tables import table
 from medqn_tianshou.commands.reproduce import (
     add_figure_arguments,
     run_command,
@@ -31,9 +32,9 @@ from medqn_tianshou.commands.reproduce import (
     with_length,
 )
 from medqn_tianshou.commands.sweep import attempts
+from medqn_tianshou.commands.sweep.executors import LocalExecutor
 from medqn_tianshou.commands.sweep.file import Sweep, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.runner import LocalExecutor
 from medqn_tianshou.experiments.figures import FOLDER, read_figure
 from medqn_tianshou.experiments.forgetting import STATE, Changes, read_changes
 
@@ -46,11 +47,9 @@ AllChanges = dict[str, list[Changes]]
 class WatchedExecutor(LocalExecutor):
     """Processes of this machine that log the greedy action beside the run folders."""
 
-    def start(self, plan: RunPlan, output: Path) -> None:
-        """Start an attempt."""
+    def _start(self, plan: RunPlan, output: Path) -> Popen[bytes]:
         arguments = [str(log_of(plan)), *plan.arguments]
-        process = attempts.start(arguments, str(output), plan.cpus, module=watched.__name__)
-        self._processes[plan.name] = plan, process
+        return attempts.start(arguments, str(output), plan.cpus, module=watched.__name__)
 
 
 def log_of(plan: RunPlan) -> Path:
@@ -59,32 +58,24 @@ def log_of(plan: RunPlan) -> Path:
 
 
 def write_figure(sweep: Sweep, out: Path, *, jobs: int, command: str) -> None:
-    """Train all algorithms and seeds, and write the figure and its page.
-
-    :param command: what the page names as the command.
-    """
-    out.mkdir(parents=True, exist_ok=True)
+    """Train all algorithms and seeds, and write the figure and its page."""
     unfinished = out / "unfinished"
+    unfinished.mkdir(parents=True, exist_ok=True)
     plans = sweep.plans(unfinished)  # seed by seed
-    runs = {plan.name: plan for plan in plans}
-    records = []
     run_plans(
         plans,
         folder=unfinished,
         retries=RETRIES,
         start_executor=lambda _: WatchedExecutor(jobs),
-        on_finished=lambda status: records.append(runs[status.plan.name].finished_folder()),
     )
     changes: AllChanges = {
         algo: [read_changes(log_of(plan)) for plan in plans[place :: len(sweep.algorithms)]]
         for place, algo in enumerate(sweep.algorithms)
     }
     write_changes(out / "changes.csv", changes)
-    folder = next(folder for folder in records if folder is not None)
-    env_steps = json.loads((folder / "summary.json").read_text())["env_steps"]
-    draw(out / "fig2.png", changes, env_steps)
-    machine = describe_machine(json.loads((folder / "config.json").read_text()))
-    (out / "README.md").write_text(page_text(changes, command, machine))
+    draw(out / "fig2.png", changes, plans[0].env_steps)
+    config = json.loads((plans[0].finished_folder() or out).joinpath("config.json").read_text())
+    (out / "README.md").write_text(page_text(changes, command, describe_machine(config)))
     shutil.rmtree(unfinished)
 
 

@@ -22,7 +22,8 @@ from matplotlib.figure import Figure
 
 from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.commands.parsing import Parser, number
-from medqn_tianshou.commands.report.tables import write_csv
+from medqn_tianshou.commands.report.command import check_out
+from medqn_tianshou.commands.report.tables import table, write_csv
 from medqn_tianshou.experiments.sine import (
     GRID_POINTS,
     METHODS,
@@ -35,6 +36,7 @@ from medqn_tianshou.experiments.sine import (
     true_function,
 )
 
+COUNT = number(int, at_least=1)
 TITLE = "# Figure 1: a sine function, learned in two stages"
 # Colour and line width; stage 1 is wider, to show where stage 2 covers it.
 STAGE_LINES = {1: ("#e58a45", 3.2), 2: ("#1f6fb4", 1.7)}
@@ -54,12 +56,7 @@ def error_table(path: Path) -> str:
     for method, stage in dict.fromkeys((method, stage) for method, stage, _ in errors):
         cells = [describe(errors[method, stage, interval]) for interval in intervals]
         lines.append([METHODS[method], stage, *cells])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    return "\n".join(
-        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |"
-        for line in lines
-    )
+    return "\n".join(table(lines[0], lines[1:])[:-1])
 
 
 def describe(errors: Sequence[float]) -> str:
@@ -72,10 +69,7 @@ def describe(errors: Sequence[float]) -> str:
 
 
 def draw(path: Path, learned: Mapping[str, Runs]) -> None:
-    """Draw the figure: a panel per method.
-
-    :param learned: the runs of each method, one per seed.
-    """
+    """Draw the figure: a panel per method."""
     with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(10, 3.9), layout="constrained")
         panels = figure.subplots(1, len(learned), sharey=True)
@@ -106,14 +100,10 @@ def draw_panel(axis: Axes, runs: Runs) -> None:
     axis.set(xlabel="x", xlim=(0, 2), ylim=(-2.4, 2.4), xticks=np.arange(0, 2.1, 0.5))
 
 
-def readme_text(*, seeds: int, updates: int, out: Path, table: str) -> str:
-    """Write the page.
-
-    :param updates: mini-batch updates in each stage.
-    :param table: the table of errors.
-    """
-    script = ["python", "lowdim/sine.py"]
-    flags = ["--seeds", str(seeds), "--updates", str(updates), "--out", out.as_posix()]
+def readme_text(*, seeds: int, updates: int, out: Path, errors: str) -> str:
+    """Write the page; ``errors`` is the table of errors."""
+    words = ["python", "lowdim/sine.py", "--seeds", seeds, "--updates", updates]
+    command = shlex.join(map(str, [*words, "--out", out.as_posix()]))
     used = "seed 0" if seeds == 1 else f"seeds 0 to {seeds - 1}"
     statistic = "error" if seeds == 1 else f"mean ± standard error (and median) over {seeds} seeds"
     return f"""{TITLE}
@@ -128,12 +118,12 @@ stored. Bold: seed 0.
 The error is the mean squared error on {GRID_POINTS:,} evenly spaced inputs of the interval.
 After each stage, the {statistic}:
 
-{table}
+{errors}
 
 Where a curve is flat over much of [1, 2], no ReLU unit of the last hidden layer is active. No
 gradient reaches the hidden weights from there, with or without consolidation.
 
-Made by `{shlex.join([*script, *flags])}`
+Made by `{command}`
 with {used}; Python {platform.python_version()}, torch {torch.__version__}, \
 numpy {np.__version__}.
 The table is computed from [errors.csv](errors.csv).
@@ -143,38 +133,22 @@ The table is computed from [errors.csv](errors.csv).
 def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__)
-    parser.add_argument(
-        "--seeds",
-        type=number(int, at_least=1),
-        default=5,
-        help="run seeds 0 to this minus 1; the figure shows seed 0 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--updates",
-        "--budget",
-        type=number(int, at_least=1),
-        default=UPDATES_PER_STAGE,
-        help="mini-batch updates in each of the two stages (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("docs/results/fig1"),
-        help="folder for fig1.png, errors.csv and README.md (default: %(default)s)",
-    )
+    for flags, kind, default, text in (
+        (["--seeds"], COUNT, 5, "run seeds 0 to this minus 1; the figure shows seed 0"),
+        (["--updates", "--budget"], COUNT, UPDATES_PER_STAGE, "updates in each of the two stages"),
+        (["--out"], Path, Path("docs/results/fig1"), "folder for the picture, CSV and page"),
+    ):
+        help_text = f"{text} (default: %(default)s)"
+        parser.add_argument(*flags, type=kind, default=default, help=help_text)
     return parser
 
 
 def prepare_folder(parser: Parser, out: Path) -> None:
     """Make the folder of the results, or report why it cannot be used."""
     readme = out / "README.md"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if readme.exists() and not readme.read_bytes().startswith(TITLE.encode()):
-            parser.bad("--out", out, "has a README.md of something else; name another folder")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        parser.bad("--out", out, f"cannot be written to ({reason}); name another folder")
+    check_out(parser, out)
+    if readme.exists() and not readme.read_bytes().startswith(TITLE.encode()):
+        parser.bad("--out", out, "has a README.md of something else; name another folder")
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -194,8 +168,8 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
             runs[method].append(learned)
     write_csv(args.out / "errors.csv", list(map(asdict, rows)))
     draw(args.out / "fig1.png", runs)
-    table = error_table(args.out / "errors.csv")
-    text = readme_text(seeds=args.seeds, updates=args.updates, out=args.out, table=table)
+    errors = error_table(args.out / "errors.csv")
+    text = readme_text(seeds=args.seeds, updates=args.updates, out=args.out, errors=errors)
     (args.out / "README.md").write_text(text, encoding="utf-8")
-    print(f"{table}\nfiles: {args.out}")
+    print(f"{errors}\nfiles: {args.out}")
     return 0

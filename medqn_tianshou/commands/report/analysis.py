@@ -14,11 +14,13 @@ from medqn_tianshou.commands.report.curves import (
     Array,
     Curve,
     final_returns,
+    last_means,
     mean_and_error,
-    on_grid,
+    smooth,
 )
-from medqn_tianshou.commands.report.groups import Groups, labels_of, tasks_of
+from medqn_tianshou.commands.report.groups import Groups, labels_of
 from medqn_tianshou.commands.report.protocol import Protocol, describe_task
+from medqn_tianshou.commands.report.published import EVALUATIONS
 from medqn_tianshou.commands.report.runs import LeftOut, Metric, RecordedRun, UnusableRunError
 from medqn_tianshou.commands.report.statistics import (
     Estimate,
@@ -32,29 +34,25 @@ from medqn_tianshou.commands.report.statistics import (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for.
-
-    :param window: episodes or evaluations that a return averages over; None is the runs' own.
-    :param repetitions: of the bootstrap.
-    :param seed: of the bootstrap.
-    :param bounds: scales of tasks that the user gave.
-    :param interval: what is shaded around a learning curve.
-    """
+    """What the command line asks for; repetitions and seed are the bootstrap's."""
 
     metric: Metric
     window: int | None = None
+    """Episodes or evaluations that a return averages over; None is the runs' own."""
     repetitions: int = 2000
     seed: int = 0
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Scales of tasks that the user gave."""
     interval: Literal["bootstrap", "two standard errors"] = "bootstrap"
+    """What is shaded around a learning curve."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A learning curve over runs: the mean, and its interval if there is more than one run."""
+    """A learning curve over runs, and its interval if there is more than one run."""
 
     env_steps: Array
-    mean: Array
+    value: Array
     low: Array | None = None
     high: Array | None = None
 
@@ -85,9 +83,7 @@ def read_curves(
 class Analysis:
     """The numbers of a report. Those that need rliable are computed when they are first read.
 
-    :param groups: the runs by task and label.
-    :param curves: their returns by the runs' names.
-    :param options: what the command line asks for.
+    :param curves: the returns by the runs' names.
     :param labels: the order of the labels; None sorts them by algorithm.
     """
 
@@ -101,10 +97,16 @@ class Analysis:
     ) -> None:
         self.groups = groups
         self.options = options
-        self.tasks = tasks_of(groups)
+        self.tasks = list(dict.fromkeys(task for task, _ in groups))
         self.labels = labels_of(groups) if labels is None else list(labels)
         self.curves = {key: [curves[run.name] for run in runs] for key, runs in groups.items()}
         self.finals = {key: final_returns(of_key) for key, of_key in self.curves.items()}
+        self.finals_100 = {
+            key: np.array([curve.last_100 for curve in of_key], float)
+            for key, of_key in self.curves.items()
+            if options.metric == "train"
+        }
+        """Means of the last 100 training episodes, as the released analysis has them."""
         self.protocols: dict[str, Protocol] = {
             task: describe_task(task, self.of_task(task), options.metric, options.window)
             for task in self.tasks
@@ -142,42 +144,48 @@ class Analysis:
         mean = float(returns.mean())
         return Estimate(mean) if interval is None else Estimate(mean, *map(float, interval))
 
-    @property
-    def is_smoothed(self) -> bool:
-        """Whether learning curves are smoothed. Evaluations are few, and means already."""
-        return self.options.metric == "train"
+    def is_atari(self, task: str) -> bool:
+        """Whether the task's curves are drawn as the published ones of Atari."""
+        runs = next(iter(self.of_task(task).values()))
+        return self.options.metric == "eval" and runs[0].family == "atari"
 
     @property
-    def smoothing_text(self) -> str:
-        """How learning curves were smoothed."""
-        unsmoothed = "evaluations joined by straight lines, not smoothed"
-        return SMOOTHING_TEXT if self.is_smoothed else unsmoothed
-
-    @property
-    def interval_text(self) -> str:
-        """What is shaded around learning curves."""
+    def curve_text(self) -> str:
+        """What learning curves show."""
+        smoothing = SMOOTHING_TEXT
+        if self.options.metric == "eval":
+            smoothing = "evaluations joined by straight lines, not smoothed"
         is_bootstrap = self.options.interval == "bootstrap"
-        return "95% bootstrap interval of the mean" if is_bootstrap else self.options.interval
+        interval = "its 95% bootstrap interval" if is_bootstrap else self.options.interval
+        texts = []
+        if not all(map(self.is_atari, self.tasks)):
+            texts.append(f"Lines: mean over runs, {smoothing}. Shaded: {interval}.")
+        if any(map(self.is_atari, self.tasks)):
+            texts.append(
+                f"Lines{' (Atari)' * bool(texts)}: moving mean of {EVALUATIONS} evaluations, then "
+                "median over runs. Shaded: lowest to highest run. Open marks: published, where "
+                "there are any for game, algorithm and buffer size (mean of the evaluations of "
+                "the 250,000 steps before, then median of 5 seeds; bars: lowest to highest)."
+            )
+        return " ".join(texts)
 
     def line(self, task: str, label: str) -> Line:
         """Return the learning curve of a group."""
         curves = self.curves[task, label]
         # Up to where all runs got: a mean over fewer and fewer runs would jump.
         grid = np.linspace(0, min(curve.env_steps for curve in curves), GRID_POINTS)
-        values = np.stack(
-            [
-                on_grid(curve, grid)
-                if self.is_smoothed
-                else np.interp(grid, curve.env_step, curve.value)
-                for curve in curves
-            ]
-        )
-        # Before the first return of any run there is nothing to show. A fourth of the points of a
-        # smoothed curve looks the same as all.
-        is_shown = grid >= min(curve.env_step[0] for curve in curves)
-        if self.is_smoothed:
-            is_shown &= np.arange(GRID_POINTS)[::-1] % 4 == 0
-        grid, values = grid[is_shown], values[:, is_shown]
+        grid = grid[grid >= min(curve.env_step[0] for curve in curves)]
+        if self.is_atari(task):
+            evaluations = [np.array(run.evaluations).T for run in self.groups[task, label]]
+            values = np.stack(
+                [np.interp(grid, s, last_means(v, EVALUATIONS)) for s, v in evaluations]
+            )
+            ends = (values.min(axis=0), values.max(axis=0)) if len(values) > 1 else ()
+            return Line(grid, np.median(values, axis=0), *ends)
+        if self.options.metric == "train":
+            values = np.stack([smooth(curve, grid) for curve in curves])
+        else:
+            values = np.stack([np.interp(grid, curve.env_step, curve.value) for curve in curves])
         if self.options.interval == "two standard errors" and len(values) > 1:
             mean, error = mean_and_error(values)
             return Line(grid, mean, mean - 2 * error, mean + 2 * error)

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from medqn_tianshou.commands.parsing import Parser, existing_folder, number
 from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curves
@@ -24,54 +25,38 @@ from medqn_tianshou.commands.report.groups import group_runs
 from medqn_tianshou.commands.report.page import write_report
 from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun, find_runs, read_runs
 
+BOUNDS = "TASK=LOW:HIGH"
+HELP = {
+    "--out": "folder of the report (default: report)",
+    "--metric": "returns of training or of evaluations (default: eval if all runs have some)",
+    "--window": "training episodes, or evaluations, that a return averages over "
+    "(default: the runs' --return-window; 1 evaluation)",
+    "--bounds": "returns that count as 0 and 1, once per task (default: random and human player "
+    "for evaluations in Atari, else the lowest and highest final return of the runs)",
+    "--bootstrap": "resamples per interval (default: 2000)",
+    "--seed": "of the resamples (default: 0)",
+    "--title": "heading of the page (default: Report)",
+    "--unfinished": "include unfinished runs, up to where they got",
+}
+
 
 def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        metavar="RUNS",
-        help="run folders, or folders to search for them",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("report"), help="folder of the report (default: report)"
-    )
-    parser.add_argument(
-        "--metric",
-        choices=("train", "eval"),
-        help="returns of training or of evaluations (default: eval if all runs have some)",
-    )
-    parser.add_argument(
-        "--window",
-        type=number(int, at_least=1),
-        help="training episodes, or evaluations, that a return averages over "
-        "(default: the runs' --return-window; 1 evaluation)",
-    )
-    parser.add_argument(
-        "--bounds",
-        type=_bounds,
-        action="append",
-        default=[],
-        metavar="TASK=LOW:HIGH",
-        help="returns that count as 0 and 1, once per task (default: random and human player for "
-        "evaluations in Atari, else the lowest and highest final return of the runs)",
-    )
-    parser.add_argument(
-        "--bootstrap",
-        type=number(int, at_least=100),
-        default=2000,
-        metavar="N",
-        help="resamples per interval (default: 2000)",
-    )
-    parser.add_argument(
-        "--seed", type=number(int, at_least=0), default=0, help="of the resamples (default: 0)"
-    )
-    parser.add_argument("--title", default="Report", help="heading of the page (default: Report)")
-    parser.add_argument(
-        "--unfinished", action="store_true", help="include unfinished runs, up to where they got"
-    )
+    text = "run folders, or folders to search for them"
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help=text)
+    flags: dict[str, dict[str, Any]] = {
+        "--out": {"type": Path, "default": Path("report")},
+        "--metric": {"choices": ("train", "eval")},
+        "--window": {"type": number(int, at_least=1)},
+        "--bounds": {"type": _bounds, "action": "append", "default": [], "metavar": BOUNDS},
+        "--bootstrap": {"type": number(int, at_least=100), "default": 2000, "metavar": "N"},
+        "--seed": {"type": number(int, at_least=0), "default": 0},
+        "--title": {"default": "Report"},
+        "--unfinished": {"action": "store_true"},
+    }
+    for flag, options in flags.items():
+        parser.add_argument(flag, help=HELP[flag], **options)
     return parser
 
 
@@ -89,13 +74,12 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 
 
 def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
-    """Read the runs, compute, and write everything.
-
-    :param command: the command line, for the page.
-    """
     runs, left_out = _read(parser, args)
-    _check_extra(parser)
-    _check_out(parser, args.out)
+    try:
+        import rliable.library  # noqa: F401 (may be missing, or not fit what it builds on)
+    except ImportError as error:
+        parser.error(f"the statistics need rliable ({error}); pip install 'medqn-tianshou[report]'")
+    check_out(parser, args.out)
     options = Options(
         metric=args.metric or ("eval" if all(run.evaluations for run in runs) else "train"),
         window=args.window,
@@ -137,7 +121,13 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
     runs, left_out = read_runs(files)
     if not args.unfinished:
         unfinished = [run for run in runs if run.status != "finished"]
-        left_out += [LeftOut(run.name, _how_far(run)) for run in unfinished]
+        left_out += [
+            LeftOut(
+                run.name,
+                f"{run.status} after {run.env_steps:,} env steps; --unfinished includes it",
+            )
+            for run in unfinished
+        ]
         runs = [run for run in runs if run.status == "finished"]
     if not runs:
         first = left_out[0]
@@ -149,10 +139,6 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
     return runs, left_out
 
 
-def _how_far(run: RecordedRun) -> str:
-    return f"{run.status} after {run.env_steps:,} env steps; --unfinished includes it"
-
-
 def _bounds(text: str) -> tuple[str, tuple[float, float]]:
     """Argument type for the scale of a task."""
     task, _, numbers = text.rpartition("=")
@@ -162,20 +148,12 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
         low = high = 0.0
     if not task or not isfinite(high - low) or low >= high:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not TASK=LOW:HIGH with LOW below HIGH; write e.g. MountainCar-v0=-1000:0"
+            f"{text!r} is not {BOUNDS} with LOW below HIGH; write e.g. MountainCar-v0=-1000:0"
         )
     return task, (low, high)
 
 
-def _check_extra(parser: Parser) -> None:
-    """Report a missing rliable, or one that does not fit what it builds on."""
-    try:
-        import rliable.library  # noqa: F401
-    except ImportError as error:
-        parser.error(f"the statistics need rliable ({error}); pip install 'medqn-tianshou[report]'")
-
-
-def _check_out(parser: Parser, out: Path) -> None:
+def check_out(parser: Parser, out: Path) -> None:
     """Report a folder that cannot be written to, before anything is computed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -183,4 +161,5 @@ def _check_out(parser: Parser, out: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        parser.bad("--out", out, f"cannot be written to ({error.strerror}); name another folder")
+        reason = error.strerror or error
+        parser.bad("--out", out, f"cannot be written to ({reason}); name another folder")

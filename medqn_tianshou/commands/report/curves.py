@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 GRID_POINTS = 400
-SMOOTHING = 0.9
-"""Weight of the past in the exponential average; the paper smooths but does not say how much."""
-SMOOTHING_TEXT = f"smoothed exponentially (weight {SMOOTHING} of the past on {GRID_POINTS} points)"
+RELEASED_WINDOW = 100
+"""Training episodes that the authors' released analysis averages over for its tables."""
+SMOOTHING_TEXT = (
+    "smoothed by a symmetric exponential average of the returns before and after "
+    f"(decay: 1 of {GRID_POINTS} grid steps)"
+)
 
 
 @dataclass(frozen=True)
@@ -24,19 +27,21 @@ class Curve:
     value: Array
     env_steps: int
     """The length of the run."""
+    last_100: float | None = None
+    """Mean return of the last 100 training episodes, or of all if there are fewer."""
 
 
 def read_curve(path: Path, window: int, env_steps: int) -> Curve:
-    """Read the episodes of a run.
+    """Read the ``episodes.csv`` of a run.
 
-    :param path: its ``episodes.csv``.
     :param window: how many episodes to average over.
     :param env_steps: the length of the run.
     """
     with path.open() as file:
         rows = list(csv.DictReader(file))
     steps, returns = (np.array([float(row[key]) for row in rows]) for key in ("env_step", "return"))
-    return Curve(steps, last_means(returns, window), env_steps)
+    last_100 = float(returns[-RELEASED_WINDOW:].mean()) if rows else None
+    return Curve(steps, last_means(returns, window), env_steps, last_100)
 
 
 def last_means(values: Array, window: int) -> Array:
@@ -53,33 +58,29 @@ def final_returns(curves: Iterable[Curve]) -> Array:
     return np.array([curve.value[-1] for curve in curves if len(curve.value)])
 
 
-def mean_and_error(values: Array) -> tuple[Any, Any]:
+def mean_and_error(values: Array, ddof: int = 1) -> tuple[Any, Any]:
     """Compute mean and standard error over the first axis; a single run has an error of 0."""
     count = len(values)
-    error = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros_like(values[0])
-    return values.mean(axis=0), error
+    spread = values.std(axis=0, ddof=ddof) if count > 1 else np.zeros_like(values[0])
+    return values.mean(axis=0), spread / np.sqrt(count)
 
 
-def format_mean(values: Array, digits: int) -> str:
+def format_mean(values: Array, digits: int, ddof: int = 1) -> str:
     """Write the mean and, if there is more than one value, its standard error."""
-    mean, error = mean_and_error(values)
-    return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if len(values) > 1 else "")
+    mean, error = mean_and_error(values, ddof)
+    return f"{mean:,.{digits}f}" + (f" ± {error:,.{digits}f}" if len(values) > 1 else "")
 
 
-def smooth(values: Array) -> Array:
-    """Smooth values that are evenly spaced."""
-    smoothed = np.empty_like(values)
-    average = values[0]
-    for index, value in enumerate(values):
-        average = SMOOTHING * average + (1 - SMOOTHING) * value
-        smoothed[index] = average
-    return smoothed
+def smooth(curve: Curve, grid: Array) -> Array:
+    """Average a curve at evenly spaced environment steps, as the released analysis does.
 
-
-def on_grid(curve: Curve, grid: Array) -> Array:
-    """Return the smoothed curve at evenly spaced environment steps.
-
-    The curve keeps its value between episodes, and its first value before the first episode.
+    All points before and after a grid point count, with weights that decay by e per grid step:
+    nothing is shifted in time.
     """
-    last = np.searchsorted(curve.env_step, grid, side="right") - 1
-    return smooth(curve.value[np.maximum(last, 0)])
+    decay = grid[1] - grid[0]
+    smoothed = np.empty_like(grid)
+    for index, place in enumerate(grid):
+        distance = np.abs(curve.env_step - place) / decay
+        weight = np.exp(distance.min() - distance)  # relative to the nearest: never all zero
+        smoothed[index] = weight @ curve.value / weight.sum()
+    return smoothed

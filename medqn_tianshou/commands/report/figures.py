@@ -1,16 +1,17 @@
 """The figures of a report, each as PNG and SVG, with the protocol of its returns below it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.ticker import EngFormatter, MultipleLocator, NullLocator
+from matplotlib.ticker import EngFormatter, NullLocator
 from matplotlib.transforms import offset_copy
 
 from medqn_tianshou.commands.report.analysis import Analysis
 from medqn_tianshou.commands.report.curves import Array
+from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
 from medqn_tianshou.commands.report.style import (
@@ -22,66 +23,53 @@ from medqn_tianshou.commands.report.style import (
 from medqn_tianshou.training.memory import MB
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a return is held against."""
+class Cost(NamedTuple):
+    """What a return is held against: a field of :class:`RecordedRun`."""
 
     name: str
     title: str
-    of_run: Callable[[RecordedRun], float | None]
-    unit: str
-    is_logarithmic: bool = False
+    field: str
 
 
 COSTS = (
-    Cost(
-        "return_replay",
-        "replay memory at the end of the run",
-        lambda run: None if run.buffer_mb is None else run.buffer_mb * MB,
-        "B",
-        is_logarithmic=True,
-    ),
-    Cost(
-        "return_rss",
-        "peak memory of the process (RSS)",
-        lambda run: None if run.peak_rss_mb is None else run.peak_rss_mb * MB,
-        "B",
-    ),
-    Cost("return_time", "training time", lambda run: run.train_seconds, "s"),
+    Cost("return_replay", "replay memory at the end of the run", "buffer_mb"),
+    Cost("return_rss", "peak memory of the process (RSS)", "peak_rss_mb"),
+    Cost("return_time", "training time", "train_seconds"),
 )
 
 
 def draw_figures(out: Path, analysis: Analysis) -> list[str]:
     """Draw all figures; return their names without ending."""
-    names = ["learning_curves"]
-    draw_curves(out / "learning_curves", analysis)
+    draw: dict[str, Callable[[Path], None]] = {
+        "learning_curves": lambda path: draw_curves(path, analysis)
+    }
     if analysis.aggregates:
-        _draw_aggregates(out / "aggregates", analysis)
-        names.append("aggregates")
+        draw["aggregates"] = lambda path: _draw_aggregates(path, analysis)
     if analysis.improvements:
-        _draw_improvements(out / "improvement", analysis)
-        names.append("improvement")
+        draw["improvement"] = lambda path: _draw_improvements(path, analysis)
     runs = [run for group in analysis.groups.values() for run in group]
     for cost in COSTS:
-        if any(cost.of_run(run) is not None for run in runs):
-            _draw_cost(out / cost.name, analysis, cost)
-            names.append(cost.name)
-    return names
+        if any(getattr(run, cost.field) is not None for run in runs):
+            draw[cost.name] = partial(_draw_cost, analysis=analysis, cost=cost)
+    for name, draw_one in draw.items():
+        draw_one(out / name)
+    return list(draw)
 
 
 def draw_curves(path: Path, analysis: Analysis, **options: Any) -> None:
-    """Draw the learning curves.
+    """Draw the learning curves, and behind those of Atari what was published.
 
     :param path: the files without their ending.
     :param options: for :func:`panel_per_task`.
     """
-    note = f"Lines: mean over runs, {analysis.smoothing_text}. Shaded: {analysis.interval_text}."
-    with panel_per_task(path, analysis, note, **options) as panels:
+    with panel_per_task(path, analysis, analysis.curve_text, **options) as panels:
         for task, axis in panels.items():
-            for label in analysis.of_task(task):
+            for label, runs in analysis.of_task(task).items():
                 line = analysis.line(task, label)
-                colour, _ = look_of(analysis, label)
-                axis.plot(line.env_steps, line.mean, color=colour, linewidth=1.7)
+                colour, marker = look_of(analysis, label)
+                if analysis.is_atari(task):
+                    _draw_published(axis, max(runs, key=lambda run: run.env_steps), colour, marker)
+                axis.plot(line.env_steps, line.value, color=colour, linewidth=1.7)
                 if line.low is not None and line.high is not None:
                     look = {"color": colour, "alpha": 0.18, "linewidth": 0}
                     axis.fill_between(line.env_steps, line.low, line.high, **look)
@@ -89,27 +77,33 @@ def draw_curves(path: Path, analysis: Analysis, **options: Any) -> None:
             axis.set_xlabel("environment steps")
 
 
+def _draw_published(axis: Any, run: RecordedRun, colour: str, marker: str) -> None:
+    step, median, lowest, highest = published_marks(run).T
+    ends = [median - lowest, highest - median]
+    look = {"markerfacecolor": "white", "markersize": 5, "linewidth": 0, "elinewidth": 1}
+    axis.errorbar(step, median, ends, color=colour, marker=marker, alpha=0.5, zorder=1.5, **look)
+
+
 def _draw_cost(path: Path, analysis: Analysis, cost: Cost) -> None:
     note = (
         "Filled: runs, drawn to the right of their place where all of them share one. Open: mean, "
+        "with the 95% bootstrap interval of the mean return."
     )
-    note += "with the 95% bootstrap interval of the mean return."
     with panel_per_task(path, analysis, note) as panels:
         for task, axis in panels.items():
-            places = []
-            for label, runs in analysis.of_task(task).items():
-                pairs = [
-                    (place, value)
-                    for run, value in zip(runs, analysis.finals[task, label], strict=True)
-                    if (place := cost.of_run(run)) is not None
-                ]
-                if pairs:
-                    xs, ys = np.array(pairs).T
-                    _draw_runs(axis, xs, ys, *look_of(analysis, label))
+            places = {
+                label: np.array([getattr(run, cost.field) for run in runs], float)
+                for label, runs in analysis.of_task(task).items()
+            }
+            unit, size = _set_cost_axis(axis, cost, np.concatenate([*places.values()]))
+            for label, at in places.items():
+                known = ~np.isnan(at)
+                if known.any():
+                    xs, look = at[known] / size, look_of(analysis, label)
+                    _draw_runs(axis, xs, analysis.finals[task, label][known], *look)
                     mean = analysis.final_mean(task, label)
-                    _draw_mean(axis, float(xs.mean()), mean, *look_of(analysis, label))
-                    places += xs.tolist()
-            _set_cost_axis(axis, cost, places)
+                    _draw_mean(axis, float(xs.mean()), mean, *look)
+            axis.set_xlabel(f"{cost.title} ({unit})" if unit else cost.title)
             axis.margins(y=0.1)
 
 
@@ -129,32 +123,23 @@ def _draw_mean(axis: Any, place: float, mean: Estimate, colour: str, marker: str
     axis.plot([place], [mean.value], marker, color=colour, zorder=3, **look)
 
 
-def _set_cost_axis(axis: Any, cost: Cost, places: Sequence[float]) -> None:
-    """Show bytes and seconds as people read them, with room at both sides."""
-    axis.set_xlabel(cost.title)
-    if not places:
-        return
-    low, high = min(places), max(places)
-    if cost.unit == "s":
+def _set_cost_axis(axis: Any, cost: Cost, places: Array) -> tuple[str, float]:
+    """Leave room at both sides; return the unit to name and its size, in that of the places."""
+    known = places[~np.isnan(places)]
+    if not len(known):
+        return "", 1
+    low, high = known.min(), known.max()
+    if cost.name == "return_time":
         units = (("h", 3600), ("min", 60), ("s", 1))
-        unit, size = next((u, size) for u, size in units if high >= 2 * size or size == 1)
-        axis.set_xlabel(f"{cost.title} ({unit})")
-        axis.xaxis.set_major_locator(MultipleLocator(_step(high / size) * size))
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value / size:g}")
-    else:
-        axis.xaxis.set_major_formatter(EngFormatter("B"))
-    if cost.is_logarithmic:
-        axis.set(xscale="log", xlim=(low / 4, high * 6))
-        axis.xaxis.set_major_formatter(EngFormatter("B"))
+        unit, size = next((unit, size) for unit, size in units if high >= 2 * size or size == 1)
+        axis.set_xlim(0, high / size * 1.15)
+        return unit, size
+    axis.set_xlim(0, high * MB * 1.15)
+    if cost.name == "return_replay":
+        axis.set(xscale="log", xlim=(low * MB / 4, high * MB * 6))
         axis.xaxis.set_minor_locator(NullLocator())
-    else:
-        axis.set_xlim(0, high * 1.15)
-
-
-def _step(length: float) -> float:
-    """A round step of which about four make a length."""
-    power = 10.0 ** np.floor(np.log10(length / 4))
-    return float(next(step * power for step in (1, 2, 5, 10) if step * power >= length / 5))
+    axis.xaxis.set_major_formatter(EngFormatter("B"))
+    return "", 1 / MB
 
 
 def _draw_aggregates(path: Path, analysis: Analysis) -> None:

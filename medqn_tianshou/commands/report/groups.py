@@ -42,11 +42,6 @@ def group_runs(runs: Sequence[RecordedRun]) -> tuple[Groups, list[LeftOut]]:
     return dict(sorted(groups.items(), key=lambda item: _rank(*item))), left_out
 
 
-def tasks_of(groups: Groups) -> list[str]:
-    """Return all tasks, in order."""
-    return list(dict.fromkeys(task for task, _ in groups))
-
-
 def labels_of(groups: Groups) -> list[str]:
     """Return all labels, in order."""
     found = {label: runs for (_, label), runs in groups.items()}
@@ -55,9 +50,8 @@ def labels_of(groups: Groups) -> list[str]:
 
 def _rank(key: tuple[str, str], runs: Sequence[RecordedRun]) -> tuple[Any, ...]:
     task, label = key
-    algorithm = runs[0].algorithm
-    known = algorithm in _ORDER
-    return task, _ORDER.index(algorithm) if known else len(_ORDER), len(label), label
+    order = (*_ORDER, runs[0].algorithm)  # others come last
+    return task, order.index(runs[0].algorithm), len(label), label
 
 
 def _by(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:

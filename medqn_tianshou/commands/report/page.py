@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.curves import format_mean
+from medqn_tianshou.commands.report.figure_page import RELEASED_HEADER
 from medqn_tianshou.commands.report.figures import COSTS, draw_figures
-from medqn_tianshou.commands.report.markdown import picture, table
 from medqn_tianshou.commands.report.protocol import protocol_lines
 from medqn_tianshou.commands.report.runs import LeftOut
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
-from medqn_tianshou.commands.report.tables import mean_costs, tables, write_csv
+from medqn_tianshou.commands.report.tables import mean_costs, table, tables, write_csv
 from medqn_tianshou.experiments.settings import load_settings
 from medqn_tianshou.training.memory import MB, format_bytes
 
@@ -21,17 +22,13 @@ from medqn_tianshou.training.memory import MB, format_bytes
 def write_report(
     out: Path, analysis: Analysis, left_out: Sequence[LeftOut], *, title: str, command: str
 ) -> None:
-    """Write the figures, the tables and the page.
-
-    :param out: the folder, which exists.
-    :param left_out: the runs that the report does not use.
-    :param command: what the user typed.
-    """
+    """Write the figures, the tables and the page to a folder."""
     figures = draw_figures(out, analysis)
     files = []
     for name, rows in tables(analysis).items():
         write_csv(out / f"{name}.csv", rows)
         files.append(f"`{name}.csv`")
+    names = [f"- `{run.name}`: {run.reason}" for run in left_out]
     lines = [
         f"# {title}",
         "",
@@ -40,7 +37,7 @@ def write_report(
         *_aggregate_section(analysis),
         *_improvement_section(analysis),
         *_cost_section(analysis, figures),
-        *_left_out_section(left_out),
+        *(["## Left out", "", *names, ""] if names else []),
         "## Made by",
         "",
         f"    {command}",
@@ -50,6 +47,11 @@ def write_report(
         f"numpy {version('numpy')}; bootstrap seed {analysis.options.seed}.",
     ]
     (out / "README.md").write_text("\n".join(lines) + "\n")
+
+
+def picture(file: str, caption: str) -> list[str]:
+    """Show a picture with its caption; return the lines and an empty one."""
+    return [f"![{caption}]({file})", "", f"*{caption}.*", ""]
 
 
 def _overview(analysis: Analysis) -> list[str]:
@@ -68,22 +70,24 @@ def _return_section(analysis: Analysis) -> list[str]:
     for task in analysis.tasks:
         scale = analysis.scales[task]
         is_scored = scale is not None and scale.is_absolute
-        header = [task, "mean [95%]", "median", "lowest", "highest", "runs"]
+        header = [task, "mean [95%]", "median", "lowest", "highest"]
+        header += [*[RELEASED_HEADER] * bool(analysis.finals_100), "runs"]
         rows = []
         for label in analysis.of_task(task):
             values = analysis.finals[task, label]
             digits = _digits(values)
             row = [label, _write(analysis.final_mean(task, label), digits)]
             row += [f"{measure(values):,.{digits}f}" for measure in (np.median, np.min, np.max)]
+            if analysis.finals_100:
+                row.append(format_mean(analysis.finals_100[task, label], digits, ddof=0))
             row.append(str(len(values)))
-            score = [f"{analysis.scores(task, label).mean():.2f}"] if is_scored else []
-            rows.append([*row, *score])
-        lines += table([*header, "score"] if is_scored else header, rows)
+            row += [f"{analysis.scores(task, label).mean():.2f}"] * is_scored
+            rows.append(row)
+        lines += table([*header, *["score"] * is_scored], rows)
         if scale is not None and is_scored:
             lines += [f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason}).", ""]
         lines += _protocol(analysis, [task])
-    caption = f"Mean over runs, {analysis.smoothing_text}; shaded is its 95% interval"
-    return [*lines, *picture("learning_curves.png", caption)]
+    return [*lines, *picture("learning_curves.png", analysis.curve_text.removesuffix("."))]
 
 
 def _aggregate_section(analysis: Analysis) -> list[str]:
@@ -93,14 +97,12 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
         reason = "no task was run by every algorithm and with different returns"
         return [*lines, f"Nothing is aggregated: {reason}.", ""]
     scales = {task: scale for task in tasks if (scale := analysis.scales[task]) is not None}
+    rows = [
+        [label, *(_write(found[name], 2) for name in AGGREGATES)]
+        for label, found in analysis.aggregates.items()
+    ]
     lines += [
-        *table(
-            ["", *AGGREGATES],
-            [
-                [label, *(_write(found[name], 2) for name in AGGREGATES)]
-                for label, found in analysis.aggregates.items()
-            ],
-        ),
+        *table(["", *AGGREGATES], rows),
         *_protocol(analysis, tasks),
         "Of final returns as scores. IQM: mean of the middle half of all runs. Mean and median: of "
         "the tasks' means. Optimality gap: how far scores stay below 1 on average; lower is "
@@ -130,20 +132,14 @@ def _improvement_section(analysis: Analysis) -> list[str]:
     if not analysis.improvements:
         return []
     tasks = list(dict.fromkeys(task for pair in analysis.improvements for task in pair.tasks))
+    rows = [
+        [f"{p.label} ends above {p.other}", _write(p.estimate, 2), ", ".join(p.tasks)]
+        for p in analysis.improvements
+    ]
     return [
         "## Probability of improvement",
         "",
-        *table(
-            ["", "probability [95%]", "tasks"],
-            [
-                [
-                    f"{pair.label} ends above {pair.other}",
-                    _write(pair.estimate, 2),
-                    ", ".join(pair.tasks),
-                ]
-                for pair in analysis.improvements
-            ],
-        ),
+        *table(["", "probability [95%]", "tasks"], rows),
         *_protocol(analysis, tasks),
         "Share of pairs of runs, one of each, in which the first has the higher final return; ties "
         "count half; mean over tasks. 0.5 is no difference.",
@@ -157,16 +153,12 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
     for (task, label), runs in analysis.groups.items():
         mean = _write(analysis.final_mean(task, label), _digits(analysis.finals[task, label]))
         replay, rss, seconds = mean_costs(runs).values()
-        rows.append(
-            [
-                task,
-                label,
-                mean,
-                "unknown" if replay is None else format_bytes(round(replay)),
-                "unknown" if rss is None else format_bytes(round(rss * MB)),
-                "unknown" if seconds is None else _duration(seconds),
-            ]
-        )
+        costs = [
+            "unknown" if replay is None else format_bytes(round(replay)),
+            "unknown" if rss is None else format_bytes(round(rss * MB)),
+            "unknown" if seconds is None else _duration(seconds),
+        ]
+        rows.append([task, label, mean, *costs])
     header = ["task", "", "mean return [95%]", "replay", "peak RSS", "training time"]
     machines = sorted({run.cpu for runs in analysis.groups.values() for run in runs})
     lines = [
@@ -184,12 +176,6 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
         if cost.name in figures:
             lines += picture(f"{cost.name}.png", f"Final return against {cost.title}")
     return lines
-
-
-def _left_out_section(left_out: Sequence[LeftOut]) -> list[str]:
-    if not left_out:
-        return []
-    return ["## Left out", "", *(f"- `{run.name}`: {run.reason}" for run in left_out), ""]
 
 
 def _protocol(analysis: Analysis, tasks: Sequence[str]) -> list[str]:

@@ -49,11 +49,7 @@ class Protocol:
 def describe_task(
     task: str, groups: Mapping[str, Sequence[RecordedRun]], metric: Metric, window: int | None
 ) -> Protocol:
-    """Describe how the returns of a task were measured.
-
-    :param groups: its runs by label.
-    :param window: the window that the user asked for, if any.
-    """
+    """Describe how the returns of a task were measured; ``groups`` are its runs by label."""
     runs = [run for group in groups.values() for run in group]
     atari = runs[0].family == "atari"
     clipped = atari and metric == "train"
@@ -67,13 +63,7 @@ def describe_task(
         ),
         epsilon=_several(_epsilon(run, metric) for run in runs),
         rewards="rewards clipped to their sign" if clipped else "rewards not clipped",
-        episode=(
-            "one life an episode"
-            if clipped
-            else f"whole games of at most {ATARI_LIMIT:,} steps"
-            if atari
-            else _truncation(runs)
-        ),
+        episode="one life an episode" if clipped else _episode(runs),
         env_steps=_several(run.env_steps for run in runs),
         runs=count_runs([len(group) for group in groups.values()]),
         seeds=_several(run.seed for run in runs),
@@ -83,8 +73,7 @@ def describe_task(
 def protocol_lines(protocols: Sequence[Protocol], *, most: int | None = None) -> list[str]:
     """State how returns were measured, a line for all tasks that have it in common.
 
-    :param protocols: those of the tasks that are shown.
-    :param most: more lines than this are a reference to the table.
+    More lines than ``most`` are a reference to the table.
     """
     tasks_of: dict[str, list[str]] = {}
     for protocol in protocols:
@@ -103,10 +92,7 @@ def short_name(task: str) -> str:
 
 
 def count_runs(counts: Sequence[int]) -> str:
-    """Say how many runs there are, and what little that allows.
-
-    :param counts: the runs of each algorithm.
-    """
+    """Say how many runs each algorithm has, and what little that allows."""
     low, high = min(counts), max(counts)
     text = f"{low} to {high}" if low < high else str(low)
     text += " run" if high == 1 else " runs"
@@ -124,7 +110,9 @@ def _epsilon(run: RecordedRun, metric: Metric) -> float:
     return round(LinearSchedule(*map(run.value, names))(run.env_steps), 4)
 
 
-def _truncation(runs: Sequence[RecordedRun]) -> str:
+def _episode(runs: Sequence[RecordedRun]) -> str:
+    if runs[0].family == "atari":
+        return f"whole games of at most {ATARI_LIMIT:,} steps"
     limits = _several(run.value("max_episode_steps") or "no" for run in runs)
     return "episodes not truncated" if limits == "no" else f"episodes truncated at {limits} steps"
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medqn_tianshou.commands.report.curves import Curve, read_curve
+from medqn_tianshou.commands.report.curves import Curve, last_means, read_curve
 from medqn_tianshou.experiments.settings import Settings, family_of
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfig
@@ -66,26 +66,19 @@ class RecordedRun:
         return self.settings[name].value if name in self.settings else None
 
     def window(self, metric: Metric, window: int | None) -> int:
-        """Return how many episodes, or evaluations, a return averages over.
-
-        :param window: the one that the user asked for; None is that of the run's own summary.
-        """
+        """Return how many episodes, or evaluations, a return averages over."""
         if window is not None:
             return window
         return 1 if metric == "eval" else int(self.value("return_window") or USUAL_RETURN_WINDOW)
 
     def curve(self, metric: Metric, window: int | None) -> Curve:
-        """Return the run's returns over its length.
-
-        :param window: see :meth:`window`.
-        """
+        """Return the run's returns over its length."""
         length = self.window(metric, window)
         if metric == "eval":
             if not self.evaluations:
                 raise UnusableRunError("it has no evaluation")
             steps, returns = np.array(self.evaluations).T
-            means = [returns[max(end - length, 0) : end].mean() for end in range(1, len(steps) + 1)]
-            return Curve(steps, np.array(means), self.env_steps)
+            return Curve(steps, last_means(returns, length), self.env_steps)
         try:
             curve = read_curve(self.episodes, length, self.env_steps)
         except _UNREADABLE as error:
@@ -96,10 +89,7 @@ class RecordedRun:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Find the file with the settings of each run.
-
-    :param folder: a run folder, or one to search.
-    """
+    """Find the file with the settings of each run in a run folder, or in a folder to search."""
     if (folder / "config.json").is_file():
         return [folder / "config.json"]
     return sorted(
@@ -110,10 +100,7 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def read_runs(files: Iterable[Path]) -> tuple[list[RecordedRun], list[LeftOut]]:
-    """Read runs; those that cannot be read are named with the reason.
-
-    :param files: what :func:`find_runs` returned; a file named twice is read once.
-    """
+    """Read runs, each once; those that cannot be read are named with the reason."""
     runs, left_out = [], []
     for file in {path.resolve(): path for path in files}.values():
         try:
@@ -124,10 +111,7 @@ def read_runs(files: Iterable[Path]) -> tuple[list[RecordedRun], list[LeftOut]]:
 
 
 def read_run(file: Path) -> RecordedRun:
-    """Read a run.
-
-    :param file: its ``config.json``, or its JSON in a ``raw/`` folder.
-    """
+    """Read a run from its ``config.json``, or from its JSON in a ``raw/`` folder."""
     in_folder = file.name == "config.json"
     try:
         config = json.loads(file.read_text())

@@ -1,7 +1,6 @@
 """Normalised scores, and their aggregates by rliable (Agarwal et al., NeurIPS 2021)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
@@ -48,11 +47,7 @@ class Scale:
 def scale_of(
     task: str, metric: Metric, returns: Array, bounds: Mapping[str, tuple[float, float]]
 ) -> Scale | None:
-    """Choose the scale of a task; None if there is none, because all its returns are equal.
-
-    :param returns: the final returns of all its runs.
-    :param bounds: scales that the user gave, by task.
-    """
+    """Choose the scale of a task; None if there is none, because all final returns are equal."""
     if task in bounds:
         return Scale(*bounds[task], GIVEN)
     scores = load_settings("atari_scores")["score"].get(task.removesuffix("NoFrameskip-v4"))
@@ -64,12 +59,7 @@ def scale_of(
 
 
 def mean_interval(values: Array, repetitions: int, seed: int) -> tuple[Array, Array] | None:
-    """Bootstrap the mean over the first axis; None for a single run.
-
-    :param values: runs, or runs x points.
-    :param repetitions: of the bootstrap.
-    :param seed: of the bootstrap.
-    """
+    """Bootstrap the mean over the first axis, which is that of runs; None for a single run."""
     count = len(values)
     if count < 2:
         return None
@@ -90,16 +80,18 @@ def aggregate(
     """
     from rliable import metrics
 
+    measures = (
+        metrics.aggregate_iqm,
+        metrics.aggregate_mean,
+        metrics.aggregate_median,
+        metrics.aggregate_optimality_gap,
+    )
+
     def measure(*tasks: Array) -> Array:
-        matrix = _matrix(tasks)
-        return np.array(
-            [
-                metrics.aggregate_iqm(matrix),
-                metrics.aggregate_mean(matrix),
-                metrics.aggregate_median(matrix),
-                metrics.aggregate_optimality_gap(matrix),
-            ]
-        )
+        # Columns of runs side by side: each task counts the same, however many runs it has.
+        rows = lcm(*map(len, tasks))
+        matrix = np.hstack([np.repeat(column, rows // len(column), axis=0) for column in tasks])
+        return np.array([of(matrix) for of in measures])
 
     return {
         label: dict(zip(AGGREGATES, _estimate(measure, [*tasks], repetitions, seed), strict=True))
@@ -110,11 +102,7 @@ def aggregate(
 def improvement(
     first: Sequence[Array], second: Sequence[Array], repetitions: int, seed: int
 ) -> Estimate:
-    """Estimate how probably a run of one algorithm ends above a run of another, mean over tasks.
-
-    :param first: the scores of the one algorithm on each task.
-    :param second: the scores of the other on the same tasks.
-    """
+    """Estimate how probably a run of one algorithm ends above a run of another, mean over tasks."""
     count = len(first)
 
     def measure(*tasks: Array) -> Array:
@@ -137,27 +125,14 @@ def _estimate(
     columns = [sample[:, None] for sample in samples]
     if all(len(sample) == 1 for sample in samples):
         return [Estimate(float(value)) for value in measure(*columns)]
-    with _seeded(seed):
+    before = np.random.get_state()
+    np.random.seed(seed % 2**32)  # rliable samples from numpy's global generator
+    try:
         values, intervals = library.get_interval_estimates(
             {"": columns}, measure, reps=repetitions, confidence_interval_size=CONFIDENCE
         )
+    finally:
+        np.random.set_state(before)
     return [
         Estimate(*map(float, numbers)) for numbers in zip(values[""], *intervals[""], strict=True)
     ]
-
-
-def _matrix(tasks: Sequence[Array]) -> Array:
-    """Put columns of runs side by side: each task counts the same, however many runs it has."""
-    rows = lcm(*map(len, tasks))
-    return np.hstack([np.repeat(column, rows // len(column), axis=0) for column in tasks])
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed numpy's global generator, which rliable samples from, and restore it afterwards."""
-    before = np.random.get_state()
-    np.random.seed(seed % 2**32)
-    try:
-        yield
-    finally:
-        np.random.set_state(before)

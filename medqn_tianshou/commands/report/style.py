@@ -50,9 +50,7 @@ def panel_per_task(
 ) -> Iterator[dict[str, Any]]:
     """Give the axes of each task, with a legend above them; save the figure at the end.
 
-    :param path: the files without their ending.
-    :param note: explains the figure, below it.
-    :param panel: width and height of a panel in inches.
+    ``panel`` is the size of a panel in inches; see :func:`saved_figure` for the others.
     """
     count = len(analysis.tasks)
     columns = min(count, _COLUMNS)
@@ -65,7 +63,14 @@ def panel_per_task(
             axis.set_ylabel("return")
         for task, axis in zip(analysis.tasks, axes, strict=False):
             axis.set_title(short_name(task))
-        _add_legend(axes[0].figure, analysis)
+        looks = {label: look_of(analysis, label) for label in analysis.labels}
+        handles = [
+            Line2D([], [], color=colour, marker=marker, markersize=5, label=label)
+            for label, (colour, marker) in looks.items()
+        ]
+        across = max(1, int(size[0] / (0.7 + 0.07 * max(map(len, analysis.labels)))))
+        above: Any = {"loc": "outside upper center", "ncols": across, "frameon": False}
+        axes[0].figure.legend(handles=handles, **above)
         yield dict(zip(analysis.tasks, axes, strict=False))
 
 
@@ -82,7 +87,6 @@ def saved_figure(
     """Give the axes of a figure with the protocol of some tasks below it; save it at the end.
 
     :param path: the files without their ending; PNG and SVG are written.
-    :param tasks: the tasks that the figure shows.
     :param note: explains the figure, below it.
     :param size: width and height in inches without the text below.
     :param grid: rows and columns of axes.
@@ -100,14 +104,3 @@ def saved_figure(
         yield list(axes.ravel())
         figure.savefig(path.with_suffix(".png"), dpi=130)
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-
-
-def _add_legend(figure: Any, analysis: Analysis) -> None:
-    looks = {label: look_of(analysis, label) for label in analysis.labels}
-    handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=5, label=label)
-        for label, (colour, marker) in looks.items()
-    ]
-    longest = max(map(len, analysis.labels))
-    columns = max(1, int(figure.get_figwidth() / (0.7 + 0.07 * longest)))
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False)

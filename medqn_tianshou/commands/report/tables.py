@@ -1,7 +1,7 @@
-"""The tables of a report, as rows with a name for each column."""
+"""The tables of a report, as rows with a name for each column; tables of Markdown and CSV."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.curves import mean_and_error
 from medqn_tianshou.commands.report.runs import RecordedRun
 from medqn_tianshou.commands.report.statistics import AGGREGATES
 from medqn_tianshou.training.memory import MB
@@ -41,6 +42,12 @@ def tables(analysis: Analysis) -> dict[str, list[Row]]:
     return {name: rows for name, rows in found.items() if rows}
 
 
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Write a table; return its lines and an empty one."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (header, *rows)]
+    return [lines[0], "|---" * len(header) + "|", *lines[1:], ""]
+
+
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """Write a table of at least one row; missing values are empty."""
     with path.open("w", newline="") as file:
@@ -52,7 +59,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 def _run_rows(analysis: Analysis) -> Iterator[Row]:
     for (task, label), runs in analysis.groups.items():
         returns, scores = analysis.finals[task, label], analysis.scores(task, label)
-        for run, value, score in zip(runs, returns, scores, strict=True):
+        for place, (run, value, score) in enumerate(zip(runs, returns, scores, strict=True)):
             yield {
                 "task": task,
                 "algorithm": label,
@@ -61,6 +68,7 @@ def _run_rows(analysis: Analysis) -> Iterator[Row]:
                 "metric": analysis.options.metric,
                 "window": run.window(analysis.options.metric, analysis.options.window),
                 "final_return": float(value),
+                "last_100_return": analysis.curves[task, label][place].last_100,
                 "score": _known(score),
                 "env_steps": run.env_steps,
                 **mean_costs([run]),
@@ -73,6 +81,8 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
     for (task, label), runs in analysis.groups.items():
         returns = analysis.finals[task, label]
         mean = analysis.final_mean(task, label)
+        released = analysis.finals_100.get((task, label))
+        last_100, error = (None, None) if released is None else mean_and_error(released, ddof=0)
         yield {
             "task": task,
             "algorithm": label,
@@ -85,6 +95,8 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
             "median": float(np.median(returns)),
             "lowest": float(returns.min()),
             "highest": float(returns.max()),
+            "mean_last_100": last_100,
+            "standard_error_last_100_ddof_0": error,
             "mean_score": _known(analysis.scores(task, label).mean()),
             **mean_costs(runs),
         }
@@ -93,17 +105,17 @@ def _return_rows(analysis: Analysis) -> Iterator[Row]:
 def _curve_rows(analysis: Analysis) -> Iterator[Row]:
     for task, label in analysis.groups:
         line = analysis.line(task, label)
-        nothing = [None] * len(line.mean)
-        low = nothing if line.low is None else line.low
-        high = nothing if line.high is None else line.high
-        for step, mean, *ends in zip(line.env_steps, line.mean, low, high, strict=True):
-            numbers = [None if end is None else round(float(end), 4) for end in (mean, *ends)]
-            yield {
-                "task": task,
-                "algorithm": label,
-                "env_step": round(float(step)),
-                **dict(zip(("mean", "low", "high"), numbers, strict=True)),
-            }
+        name = "median" if analysis.is_atari(task) else "mean"
+        columns = {"return": line.value, "low": line.low, "high": line.high}
+        for index, step in enumerate(line.env_steps):
+            yield (
+                {"task": task, "algorithm": label, "env_step": round(float(step))}
+                | {
+                    key: None if values is None else round(float(values[index]), 4)
+                    for key, values in columns.items()
+                }
+                | {"statistic": name}
+            )
 
 
 def _known(number: float) -> float | None:

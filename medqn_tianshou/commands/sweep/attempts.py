@@ -16,13 +16,7 @@ MODULE = "medqn_tianshou.commands.sweep.guarded"
 def start(
     arguments: Sequence[str], output: str, threads: int, module: str = MODULE
 ) -> subprocess.Popen[bytes]:
-    """Start the process of a run.
-
-    :param arguments: the arguments of the module.
-    :param output: the file for its output.
-    :param threads: how many threads it may have.
-    :param module: the module to run.
-    """
+    """Start a module as the process of a run; ``output`` is the file for its output."""
     with open(output, "wb") as file:  # noqa: PTH123 (one line, and no other import)
         return subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", module, *arguments],

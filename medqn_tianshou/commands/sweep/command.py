@@ -24,15 +24,19 @@ Examples:
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from medqn_tianshou.commands.parsing import Parser
-from medqn_tianshou.commands.sweep.executors import EXTRA, add_runner_arguments, make_executor
+from medqn_tianshou.commands.sweep.executors import (
+    EXTRA,
+    RayError,
+    add_runner_arguments,
+    has_ray,
+    make_executor,
+)
 from medqn_tianshou.commands.sweep.file import SweepFileError, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.ray_executor import RayError, has_ray
 from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable, align
 from medqn_tianshou.files.lock import InUseError, ProcessLock
@@ -47,12 +51,11 @@ def make_parser(prog: str | None = None) -> Parser:
     parser.add_argument(
         "--out", type=Path, help="the folder of the sweep (default: log/sweeps/NAME)"
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="list the runs and what they take; run nothing"
-    )
-    parser.add_argument(
-        "--no-ray", action="store_true", help="run processes of this machine, without Ray"
-    )
+    for flag, text in (
+        ("--dry-run", "list the runs and what they take; run nothing"),
+        ("--no-ray", "run processes of this machine, without Ray"),
+    ):
+        parser.add_argument(flag, action="store_true", help=text)
     add_runner_arguments(parser, jobs="as many as fit; without Ray: 1")
     return parser
 
@@ -74,9 +77,16 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
         _print_plans(plans)
         return 0
     try:
-        with _locked(parser, out):
+        out.mkdir(parents=True, exist_ok=True)
+        lock = ProcessLock(out / "sweep.lock")
+        lock.acquire()
+        try:
             (out / "sweep.toml").write_bytes(args.file.read_bytes())
             return _run(parser, args, plans, out)
+        finally:
+            lock.release()
+    except InUseError:
+        parser.bad("--out", out, "is in use by another sweep; wait for it or name another")
     except OSError as error:
         parser.bad("--out", out, f"cannot be written to ({error.strerror or error}); name another")
 
@@ -101,7 +111,7 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
     except KeyboardInterrupt:
         print("stopped; the same command resumes from the checkpoints", file=sys.stderr)
         return 130
-    failed = [run for run in runner.runs.values() if run.state == "failed"]
+    failed = runner.in_state("failed")
     for run in failed:
         print(
             f"{parser.prog}: {run.plan.name} failed after {run.attempts} attempts: {run.reason}\n"
@@ -116,10 +126,8 @@ def _print_plans(plans: Sequence[RunPlan]) -> None:
     rows = [["run", "", "CPUs", "GPUs", "memory", "env steps"]]
     for plan in plans:
         todo = "skip: finished" if plan.finished_folder() else "resume" if plan.folder() else "run"
-        memory = format_bytes(plan.memory_nbytes)
-        rows.append(
-            [plan.name, todo, str(plan.cpus), str(plan.gpus), memory, f"{plan.env_steps:,}"]
-        )
+        needs = [str(plan.cpus), str(plan.gpus), format_bytes(plan.memory_nbytes)]
+        rows.append([plan.name, todo, *needs, f"{plan.env_steps:,}"])
     print("\n".join(align(rows)))
     print("\n" + "\n".join(plan.typed for plan in plans))
 
@@ -135,18 +143,3 @@ def _check_same_runs(parser: Parser, plans: Sequence[RunPlan], out: Path) -> Non
             if changed:
                 problem = f"holds {plan.name} with other settings: {changed}; name another"
                 parser.bad("--out", out, problem)
-
-
-@contextmanager
-def _locked(parser: Parser, out: Path) -> Iterator[None]:
-    """Keep a second sweep out of the folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    lock = ProcessLock(out / "sweep.lock")
-    try:
-        lock.acquire()
-    except InUseError:
-        parser.bad("--out", out, "is in use by another sweep; wait for it or name another")
-    try:
-        yield
-    finally:
-        lock.release()

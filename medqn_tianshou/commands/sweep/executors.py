@@ -1,15 +1,188 @@
-"""Chooses what runs the runs: processes of this machine, or Ray."""
+"""What runs the runs: processes of this machine, or Ray, here or on a cluster."""
 
+import os
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from medqn_tianshou.commands.parsing import Parser, number
+from medqn_tianshou.commands.sweep import attempts
 from medqn_tianshou.commands.sweep.plans import RunPlan
-from medqn_tianshou.commands.sweep.ray_executor import RayError, RayExecutor, has_ray
-from medqn_tianshou.commands.sweep.runner import Executor, LocalExecutor
 from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.memory import format_bytes, memory_limit
 
 EXTRA = "pip install 'medqn-tianshou[sweep]'"
+OBJECT_STORE_NBYTES = 80_000_000
+"""About the least that Ray accepts: runs return an exit code and nothing else."""
+
+
+class RayError(Exception):
+    """Ray cannot be used; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended: with an exit code, or in another way."""
+
+    plan: RunPlan
+    exit_code: int | None
+    problem: str = ""
+
+
+class LocalExecutor:
+    """Processes of this machine, at most ``jobs`` at a time."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._processes: dict[str, tuple[RunPlan, subprocess.Popen[bytes]]] = {}
+        self._memory_left = memory_limit().available
+
+    def has_room(self, plan: RunPlan) -> bool:
+        """Whether one more process may run, and its memory fits; one run is always started."""
+        taken = sum(other.memory_nbytes for other, _ in self._processes.values())
+        return not self._processes or (
+            len(self._processes) < self._jobs and taken + plan.memory_nbytes <= self._memory_left
+        )
+
+    def start(self, plan: RunPlan, output: Path) -> None:
+        """Start an attempt; ``output`` is the file for its output."""
+        self._processes[plan.name] = plan, self._start(plan, output)
+
+    def _start(self, plan: RunPlan, output: Path) -> subprocess.Popen[bytes]:
+        return attempts.start(plan.arguments, str(output), plan.cpus)
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Wait at most so many seconds for an attempt to end; return those that have ended."""
+        end = time.monotonic() + seconds
+        while True:
+            ended = [
+                Ended(plan, process.returncode)
+                for plan, process in self._processes.values()
+                if process.poll() is not None
+            ]
+            if ended or time.monotonic() >= end:
+                break
+            time.sleep(attempts.POLL_SECONDS)
+        for one in ended:
+            del self._processes[one.plan.name]
+        return ended
+
+    def stop(self) -> None:
+        """Stop all runs, with checkpoints."""
+        for _, process in self._processes.values():
+            process.terminate()
+        for _, process in self._processes.values():
+            process.wait()
+
+    def close(self) -> None:
+        """Kill all that is left."""
+        for _, process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
+
+class RayExecutor:
+    """Processes that Ray places by their CPUs, GPUs and memory.
+
+    :param address: of a cluster, or ``"auto"``; None starts Ray on this machine.
+    :param jobs: how many at a time at most; None leaves it to Ray.
+    """
+
+    def __init__(self, *, address: str | None = None, jobs: int | None = None) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Ray's default from its next version on; unset, Ray warns at each start.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        import ray
+        from ray import cloudpickle
+
+        self._ray: Any = ray
+        self._jobs = jobs
+        self._running: dict[Any, RunPlan] = {}
+        options: dict[str, Any] = {"address": address}
+        if address is None:
+            options = {
+                "address": "local",
+                "include_dashboard": False,
+                "object_store_memory": OBJECT_STORE_NBYTES,
+                "_memory": max(memory_limit().available - OBJECT_STORE_NBYTES, 1),
+            }
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR", **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise RayError(str(error).splitlines()[0]) from error
+        # By value: a worker that imported this package would take as much memory as a run.
+        cloudpickle.register_pickle_by_value(attempts)
+        self._attempt = ray.remote(attempts.attempt)
+
+    def misfit(self, plan: RunPlan) -> str:
+        """Describe what a run needs that no node has; empty if a node has it."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        needs = {"CPU": plan.cpus, "GPU": plan.gpus, "memory": plan.memory_nbytes}
+        if any(all(node.get(k, 0) >= n for k, n in needs.items()) for node in nodes):
+            return ""
+        largest = max(nodes, key=lambda node: float(node["memory"]))
+        return (
+            f"needs {plan.cpus} CPUs, {plan.gpus} GPUs and {format_bytes(plan.memory_nbytes)}; the "
+            f"largest node has {largest.get('CPU', 0):g}, {largest.get('GPU', 0):g} and "
+            f"{format_bytes(int(largest['memory']))}"
+        )
+
+    def has_room(self, plan: RunPlan) -> bool:
+        """Whether one more run may be started now; Ray queues those that do not fit."""
+        return self._jobs is None or len(self._running) < self._jobs
+
+    def start(self, plan: RunPlan, output: Path) -> None:
+        """Queue an attempt; ``output`` is the file for its output."""
+        task = self._attempt.options(
+            num_cpus=plan.cpus,
+            num_gpus=plan.gpus,
+            memory=plan.memory_nbytes,
+            max_retries=0,  # the runner retries, and counts the attempts
+            name=plan.name,
+        )
+        self._running[task.remote(plan.arguments, str(output.absolute()), plan.cpus)] = plan
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Wait at most so many seconds for an attempt to end; return those that have ended."""
+        running = list(self._running)
+        first = self._ray.wait(running, timeout=seconds)[0] if running else []
+        # All that have ended meanwhile, without waiting.
+        done = first and self._ray.wait(running, num_returns=len(running), timeout=0)[0]
+        return [self._end_of(reference) for reference in done or first]
+
+    def _end_of(self, reference: Any) -> Ended:
+        plan = self._running.pop(reference)
+        try:
+            return Ended(plan, int(self._ray.get(reference)))
+        except self._ray.exceptions.RayError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            return Ended(plan, None, f"lost by Ray: {(lines or [type(error).__name__])[0]}")
+
+    def stop(self) -> None:
+        """Stop all runs, with checkpoints."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=False)
+        if self._running:
+            self._ray.wait(list(self._running), num_returns=len(self._running))
+
+    def close(self) -> None:
+        """Disconnect from Ray; on this machine, stop it."""
+        self._running.clear()
+        self._ray.shutdown()
+
+
+Executor = LocalExecutor | RayExecutor
+
+
+def has_ray() -> bool:
+    """Whether Ray is installed."""
+    return find_spec("ray") is not None
 
 
 def add_runner_arguments(parser: Parser, *, jobs: str) -> None:
@@ -31,7 +204,6 @@ def make_executor(
 ) -> Executor:
     """Build what runs the runs.
 
-    :param plans: the runs.
     :param jobs: how many at a time; None is one on this machine, and as many as fit on Ray.
     :param address: a Ray cluster; None is this machine.
     :param use_ray: whether to use Ray where no cluster is named.

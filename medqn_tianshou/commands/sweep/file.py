@@ -13,17 +13,12 @@ from medqn_tianshou.experiments.families import FAMILIES
 
 KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant", "figure")
 OF_THE_SWEEP = {
-    "task": "list it in tasks",
-    "game": "list it in tasks",
+    **dict.fromkeys(("task", "game"), "list it in tasks"),
     "algo": "list it in algorithms",
     "seed": "list it in seeds",
     "logdir": "use --out",
-    "no-progress": "leave it out",
-    "resume": "leave it out: the sweep resumes its runs",
-    "auto-resume": "leave it out: the sweep resumes its runs",
-    "watch": "leave it out",
-    "render": "leave it out",
-    "help": "leave it out",
+    **dict.fromkeys(("no-progress", "watch", "render", "help"), "leave it out"),
+    **dict.fromkeys(("resume", "auto-resume"), "leave it out: the sweep resumes its runs"),
 }
 """Flags that the sweep sets for its runs, and what to do instead."""
 
@@ -34,14 +29,10 @@ class SweepFileError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A named set of settings.
-
-    :param name: its name; empty for the only variant of a file without variants.
-    :param algorithms: the algorithms it is for.
-    :param settings: flags and values; a list is an axis.
-    """
+    """A named set of settings: flags and values; a list is an axis."""
 
     name: str = ""
+    """Empty for the only variant of a file without variants."""
     algorithms: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -65,11 +56,7 @@ class Sweep:
     variants: tuple[Variant, ...]
 
     def plans(self, out: Path) -> list[RunPlan]:
-        """Expand to the runs, and check the command line of each.
-
-        :param out: the folder of the sweep.
-        :raises SweepFileError: if a run's command line is wrong.
-        """
+        """Expand to the runs in the folder of the sweep, and check the command line of each."""
         task_flag = parser_of(self.family).flag_of("task")
         plans = []
         # Seed by seed, so that an interrupted sweep is complete for its first seeds.
@@ -87,10 +74,8 @@ class Sweep:
                 except PlanError as error:
                     raise SweepFileError(f"run {' '.join(where)}: {error}") from None
                 plans.append(plan)
-        names = [plan.name for plan in plans]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise SweepFileError(f"has two runs with the name {twice}; rename a variant")
+        if twice := _repeated([plan.name for plan in plans]):
+            raise SweepFileError(f"has two runs with the name {twice[0]}; rename a variant")
         return plans
 
     def _settings_of(self, algo: str) -> Iterator[tuple[list[str], list[str]]]:
@@ -112,22 +97,17 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a file and check all but the values of flags.
-
-    :raises SweepFileError: if the file is wrong.
-    """
+    """Read a file and check all but the values of flags."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise SweepFileError(f"cannot be read ({error.strerror}); name a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SweepFileError(f"is not TOML ({error}); fix it") from None
-    for key in content:
-        if key not in KEYS:
-            _unknown(key, content[key], KEYS, "a key of a sweep")
-    family = content.get("family")
-    if family not in FAMILIES:
-        _unknown("family", family, list(FAMILIES), "a family", is_value=True)
+    for key, value in content.items():
+        _check_known(key, KEYS, "a key of a sweep", key, value)
+    family: Any = content.get("family")
+    _check_known(family, list(FAMILIES), "a family", "family", family)
     algorithms = _strings("algorithms", content.get("algorithms"), FAMILIES[family].algorithms)
     settings, own = _settings_tables(content.get("settings", {}), family, algorithms)
     return Sweep(
@@ -150,8 +130,7 @@ def _settings_tables(
         _bad("settings", table, "must be a table; write [settings] and flags below it")
     own = {}
     for key in [key for key, value in table.items() if isinstance(value, dict)]:
-        if key not in algorithms:
-            _unknown(f"settings.{key}", "a table", algorithms, "one of the algorithms", key=key)
+        _check_known(key, algorithms, "one of the algorithms", f"settings.{key}", "a table")
         own[key] = _settings(f"settings.{key}", table[key], family)
     plain = {key: value for key, value in table.items() if key not in own}
     return _settings("settings", plain, family), own
@@ -170,16 +149,15 @@ def _settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
         key = written.replace("_", "-")
         if key in OF_THE_SWEEP:
             _bad(f"{where}.{written}", value, f"is the sweep's own; {OF_THE_SWEEP[key]}")
-        if key not in flags:
-            _unknown(f"{where}.{written}", value, flags, f"a flag of medqn train {family}", key=key)
+        _check_known(key, flags, f"a flag of medqn train {family}", f"{where}.{written}", value)
         values = value if isinstance(value, list) else [value]
         if not values:
             _bad(f"{where}.{written}", value, "is an axis without values; give some or leave it")
         for one in values:
             if not isinstance(one, str | int | float):
                 _bad(f"{where}.{written}", one, "must be a number, a text, true or false")
-            if values.count(one) > 1:
-                _bad(f"{where}.{written}", value, f"has {one!r} twice; leave one out")
+        if twice := _repeated(values):
+            _bad(f"{where}.{written}", value, f"has {twice[0]!r} twice; leave one out")
         checked[key] = value
     return checked
 
@@ -193,12 +171,13 @@ def _variants(tables: Any, family: str, algorithms: tuple[str, ...]) -> tuple[Va
         if "name" not in table:
             _bad(where, "without a name", "must have one; add name = '...'")
         settings = {key: v for key, v in table.items() if key not in ("name", "algorithms")}
-        chosen = _strings(
-            f"{where}.algorithms", table.get("algorithms", list(algorithms)), algorithms
-        )
-        name = _name(f"{where}.name", table["name"])
+        chosen = table.get("algorithms", list(algorithms))
         variants.append(
-            Variant(name=name, algorithms=chosen, settings=_settings(where, settings, family))
+            Variant(
+                name=_name(f"{where}.name", table["name"]),
+                algorithms=_strings(f"{where}.algorithms", chosen, algorithms),
+                settings=_settings(where, settings, family),
+            )
         )
     if not variants:
         return (Variant(algorithms=algorithms),)
@@ -225,11 +204,10 @@ def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tupl
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
         _bad(key, value, "must be a list of names, as ['a', 'b']")
-    for one in values:
-        if values.count(one) > 1:
-            _bad(key, value, f"has {one!r} twice; leave one out")
-        if choices is not None and one not in choices:
-            _unknown(key, one, choices, "known here", is_value=True)
+    if twice := _repeated(values):
+        _bad(key, value, f"has {twice[0]!r} twice; leave one out")
+    for one in values if choices is not None else ():
+        _check_known(one, choices or (), "known here", key, one)
     return tuple(values)
 
 
@@ -239,19 +217,17 @@ def _name(key: str, value: Any) -> str:
     return value
 
 
-def _unknown(
-    where: str,
-    value: Any,
-    choices: Sequence[str],
-    what: str,
-    *,
-    key: str | None = None,
-    is_value: bool = False,
-) -> NoReturn:
-    nearest = difflib.get_close_matches(str(value) if is_value else key or where, choices, n=1)
-    few = ", ".join(choices) if len(choices) < 12 else "those that --help lists"
+def _check_known(word: Any, known: Sequence[str], what: str, where: str, value: Any) -> None:
+    if word in known:
+        return
+    nearest = difflib.get_close_matches(str(word), known, n=1)
+    few = ", ".join(known) if len(known) < 12 else "those that --help lists"
     hint = f"did you mean {nearest[0]}?" if nearest else f"choose from {few}"
     _bad(where, value, f"is not {what}; {hint}")
+
+
+def _repeated(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if values.count(value) > 1]
 
 
 def _bad(key: str, value: Any, problem: str) -> NoReturn:

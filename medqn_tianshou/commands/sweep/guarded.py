@@ -19,8 +19,7 @@ from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
 from medqn_tianshou.training.run_config import find_runs, is_finished
 from medqn_tianshou.training.run_folder import RunFolder, RunFolderError
 
-PATIENCE = 0.3
-"""Seconds between two looks at a run that another process is about to end."""
+PATIENCE_SECONDS = 0.3
 
 
 def main(arguments: Sequence[str], **options: Any) -> int:
@@ -51,7 +50,7 @@ def _wait_until_free(folder: Path) -> None:
             return
         except RunFolderError as error:
             print(f"{folder} {error}", flush=True)
-            time.sleep(PATIENCE)
+            time.sleep(PATIENCE_SECONDS)
 
 
 def _end_with_parent() -> None:

@@ -42,9 +42,7 @@ class RunPlan:
 
     :param name: a name that can be a file's, and is no other run's.
     :param flags: its command line after ``medqn train FAMILY``, without ``--logdir``.
-    :param logdir: the log folder, an absolute path.
-    :param parent: the folder in it that the run's folder is in.
-    :param identity: what makes it this run, see :attr:`TrainingSettings.identity`.
+    :param parent: the folder in ``logdir`` that the run's folder is in.
     :param memory_nbytes: the most memory it will take, predicted.
     """
 
@@ -114,9 +112,15 @@ def parser_of(family: str) -> Parser:
     return parser
 
 
+_spaces: dict[tuple[str, ...], gym.Space[Any]] = {}
+
+
 def predict_buffer(settings: TrainingSettings) -> int:
     """Predict the bytes of a full replay buffer."""
-    space = _observation_space(settings)
+    key = settings.family, settings.task, str(settings.buffer_options)
+    if key not in _spaces:  # building an environment takes a moment
+        _spaces[key] = FAMILIES[settings.family].observation_space(settings)
+    space = _spaces[key]
     if settings.replay == "raw":
         # A VectorReplayBuffer takes seconds to compile; it has the same, and the indices again.
         nbytes = predict_replay_nbytes(
@@ -131,14 +135,3 @@ def predict_buffer(settings: TrainingSettings) -> int:
     )
     nbytes = settings.buffer_size * (row + COMPACT_ROW_NBYTES)
     return nbytes if settings.memory_cap is None else min(nbytes, settings.memory_cap)
-
-
-_spaces: dict[tuple[str, ...], gym.Space[Any]] = {}
-
-
-def _observation_space(settings: TrainingSettings) -> gym.Space[Any]:
-    """Return the space of a run's observations; building an environment takes a moment."""
-    key = settings.family, settings.task, str(settings.buffer_options)
-    if key not in _spaces:
-        _spaces[key] = FAMILIES[settings.family].observation_space(settings)
-    return _spaces[key]

@@ -2,18 +2,15 @@
 
 import json
 import signal
-import subprocess
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from medqn_tianshou.commands.sweep import attempts
+from medqn_tianshou.commands.sweep.executors import Ended, Executor
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.files.atomic import write_text_atomically
-from medqn_tianshou.training.memory import memory_limit
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
 WRONG_COMMAND_LINE = 2
@@ -36,84 +33,13 @@ class RunStatus:
     was_finished: bool = False
     """Whether the run had finished before the sweep started."""
 
-
-@dataclass(frozen=True)
-class Ended:
-    """How an attempt ended: with an exit code, or in another way."""
-
-    plan: RunPlan
-    exit_code: int | None
-    problem: str = ""
-
-
-class Executor(Protocol):
-    """Runs processes."""
-
-    def has_room(self, plan: RunPlan) -> bool:
-        """Whether one more run may be started now."""
-
-    def start(self, plan: RunPlan, output: Path) -> None:
-        """Start an attempt, or queue it; ``output`` is the file for its output."""
-
-    def wait(self, seconds: float) -> list[Ended]:
-        """Wait at most so many seconds for an attempt to end; return those that have ended."""
-
-    def stop(self) -> None:
-        """Stop all runs, with checkpoints."""
-
-    def close(self) -> None:
-        """Kill all that is left."""
-
-
-class LocalExecutor:
-    """Processes of this machine, at most ``jobs`` at a time."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._processes: dict[str, tuple[RunPlan, subprocess.Popen[bytes]]] = {}
-        self._memory_left = memory_limit().available
-
-    def has_room(self, plan: RunPlan) -> bool:
-        """Whether one more process may run, and its memory fits; one run is always started."""
-        taken = sum(other.memory_nbytes for other, _ in self._processes.values())
-        return not self._processes or (
-            len(self._processes) < self._jobs and taken + plan.memory_nbytes <= self._memory_left
-        )
-
-    def start(self, plan: RunPlan, output: Path) -> None:
-        """Start an attempt."""
-        process = attempts.start(plan.arguments, str(output), plan.cpus)
-        self._processes[plan.name] = plan, process
-
-    def wait(self, seconds: float) -> list[Ended]:
-        """Wait for an attempt to end; return those that have ended."""
-        end = time.monotonic() + seconds
-        while True:
-            ended = [
-                Ended(plan, process.returncode)
-                for plan, process in self._processes.values()
-                if process.poll() is not None
-            ]
-            if ended or time.monotonic() >= end:
-                break
-            time.sleep(attempts.POLL_SECONDS)
-        for one in ended:
-            del self._processes[one.plan.name]
-        return ended
-
-    def stop(self) -> None:
-        """Stop all runs, with checkpoints."""
-        for _, process in self._processes.values():
-            process.terminate()
-        for _, process in self._processes.values():
-            process.wait()
-
-    def close(self) -> None:
-        """Kill all that is left."""
-        for _, process in self._processes.values():
-            process.kill()
-            process.wait()
-        self._processes.clear()
+    def look(self) -> bool:
+        """Find the run's folder; return whether the run has finished, and note it."""
+        finished = self.plan.finished_folder()
+        self.folder = finished or self.plan.folder()
+        if finished is not None:
+            self.state, self.reason = "finished", ""
+        return finished is not None
 
 
 class Runner:
@@ -141,16 +67,11 @@ class Runner:
             plan.name: RunStatus(plan=plan, attempts=before.get(plan.name, 0)) for plan in plans
         }
         for run in self.runs.values():
-            run.folder = run.plan.finished_folder()
-            if run.folder is not None:
-                run.state, run.was_finished = "finished", True
-            else:
-                run.folder = run.plan.folder()
+            run.was_finished = run.look()
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether all runs have finished."""
-        return all(run.state == "finished" for run in self.runs.values())
+    def in_state(self, state: State) -> list[RunStatus]:
+        """Return the runs that are in a state."""
+        return [run for run in self.runs.values() if run.state == state]
 
     def run(
         self, executor: Executor, on_finished: Callable[[RunStatus], None] = lambda _: None
@@ -176,56 +97,32 @@ class Runner:
                 for ended in executor.wait(LOOK_SECONDS):
                     run = self.runs[ended.plan.name]
                     started.remove(run.plan.name)
-                    self._settle(run, ended)
-                    if run.state == "finished":
+                    if run.look():  # also if the worker was lost just after the run's end
                         on_finished(run)
-                    elif tries_left[run.plan.name] and ended.exit_code != WRONG_COMMAND_LINE:
+                        continue
+                    run.state, run.reason = "failed", _reason(ended, run.output)
+                    if tries_left[run.plan.name] and ended.exit_code != WRONG_COMMAND_LINE:
                         tries_left[run.plan.name] -= 1
                         run.state = "waiting"
                         waiting.append(run)
-                for name in started:
-                    self._look_at(self.runs[name])
+                for run in map(self.runs.__getitem__, started):
+                    if run.output is not None and run.output.exists():  # no longer queued
+                        run.state = "running"
+                        run.folder = run.folder or run.plan.folder()
                 self._publish()
         except KeyboardInterrupt:
             executor.stop()
-            for run in self.runs.values():
-                if run.state in ("waiting", "running") and self._has_stopped_at_its_end(run):
+            for run in self.in_state("waiting") + self.in_state("running"):
+                if run.look():  # just before it was stopped
                     on_finished(run)
+                else:
+                    run.state = "stopped" if run.folder else "waiting"
             raise
         finally:
             executor.close()
             self._publish()
 
-    def _look_at(self, run: RunStatus) -> None:
-        """Note whether a queued run has started."""
-        if run.output is not None and run.output.exists():
-            run.state = "running"
-            run.folder = run.folder or run.plan.folder()
-
-    def _settle(self, run: RunStatus, ended: Ended) -> None:
-        run.folder = run.plan.finished_folder()
-        if run.folder is not None:  # also if the worker was lost just after the run's end
-            run.state, run.reason = "finished", ""
-            return
-        run.folder = run.plan.folder()
-        run.state = "failed"
-        run.reason = ended.problem or _reason(ended.exit_code or 0, run.output)
-
-    def _has_stopped_at_its_end(self, run: RunStatus) -> bool:
-        """Note the state of a run that was stopped, and may have finished just before."""
-        run.folder = run.plan.finished_folder()
-        if run.folder is not None:
-            run.state = "finished"
-            return True
-        run.folder = run.plan.folder()
-        run.state = "stopped" if run.folder else "waiting"
-        return False
-
     def _publish(self) -> None:
-        self._write_status()
-        self._on_change(list(self.runs.values()))
-
-    def _write_status(self) -> None:
         content = {
             name: {
                 "state": run.state,
@@ -241,6 +138,7 @@ class Runner:
         path = self._folder / "status.json"
         if not path.exists() or path.read_text() != text:
             write_text_atomically(path, text)
+        self._on_change(list(self.runs.values()))
 
     def _relative(self, path: Path | None) -> str | None:
         return None if path is None else str(path.absolute().relative_to(self._folder.absolute()))
@@ -253,15 +151,18 @@ class Runner:
             return {}
 
 
-def _reason(exit_code: int, output: Path | None) -> str:
-    """Describe why a process failed: the signal that ended it, or its last line of output."""
+def _reason(ended: Ended, output: Path | None) -> str:
+    """Describe why a run failed: what the executor or a signal did, or its last line of output."""
+    exit_code = ended.exit_code or 0
+    if ended.problem:
+        return ended.problem
     if exit_code < 0:
         number = signal.Signals(-exit_code)
         more = ", as when memory runs out" if number == signal.SIGKILL else ""
         return f"killed by {number.name}{more}"
     try:
-        lines = output.read_text(errors="replace").split("\n") if output else []
+        text = output.read_text(errors="replace") if output else ""
     except OSError:
-        lines = []
-    said = [line.strip() for line in lines if line.strip()]
-    return said[-1].partition("error: ")[2] or said[-1] if said else f"exit code {exit_code}"
+        text = ""
+    last = text.strip().rpartition("\n")[2].strip()
+    return last.partition("error: ")[2] or last or f"exit code {exit_code}"

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TextIO, get_args
 
@@ -14,6 +15,8 @@ from medqn_tianshou.commands.sweep.runner import RunStatus, State
 REDRAW_SECONDS = 1.0
 TAIL_NBYTES = 200
 """More bytes than a line of ``episodes.csv`` has."""
+HEADINGS = ["run", "state", "env step", "return", "attempts", ""]
+ORDER: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "finished")
 
 
 class SweepTable:
@@ -28,24 +31,27 @@ class SweepTable:
 
     def show(self, runs: Sequence[RunStatus]) -> None:
         """Show what has changed; ``runs`` are all runs of the sweep."""
-        news = [run for run in runs if self._shown.get(run.plan.name) != _state(run)]
-        self._shown.update({run.plan.name: _state(run) for run in news})
+        states = {run.plan.name: (run.state, run.attempts, run.reason) for run in runs}
+        news = [r for r in runs if self._shown.get(r.plan.name) != states[r.plan.name]]
+        self._shown = states
         if self._on_terminal:
             if news or time.monotonic() - self._last_time >= REDRAW_SECONDS:
                 self._draw(runs)
-        else:
-            for run in news:
-                if run.state != "waiting" or run.reason:
-                    print(_line(run, _counts(runs)), file=self._stream, flush=True)
+            return
+        done = f"[{sum(run.state == 'finished' for run in runs)}/{len(runs)}]"
+        for run in news:
+            if run.state != "waiting" or run.reason:
+                print(done, _line(run), file=self._stream, flush=True)
 
     def _draw(self, runs: Sequence[RunStatus]) -> None:
         width, height = shutil.get_terminal_size()
-        order = {"running": 0, "failed": 1, "stopped": 2, "waiting": 3, "finished": 4}
-        rows = [_row(run) for run in sorted(runs, key=lambda run: order[run.state])]
+        rows = [_row(run) for run in sorted(runs, key=lambda run: ORDER.index(run.state))]
         shown = rows[: max(height - 4, 1)]
         if len(shown) < len(rows):
             shown.append([f"... {len(rows) - len(shown)} more"])
-        lines = [_summary(runs), *align([HEADINGS, *shown])]
+        count = Counter(run.state for run in runs)
+        summary = ", ".join(f"{count[state]} {state}" for state in get_args(State) if count[state])
+        lines = [summary, *align([HEADINGS, *shown])]
         up = f"\x1b[{self._lines_drawn}A" if self._lines_drawn else ""
         text = "".join(f"\x1b[2K{line[: width - 1]}\n" for line in lines)
         self._stream.write(f"{up}{text}\x1b[J")
@@ -53,17 +59,12 @@ class SweepTable:
         self._lines_drawn, self._last_time = len(lines), time.monotonic()
 
 
-HEADINGS = ["run", "state", "env step", "return", "attempts", ""]
-
-
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format rows of cells as lines with aligned columns; rows may differ in length."""
-    columns = max(map(len, rows))
-    full = [[*row, *[""] * (columns - len(row))] for row in rows]
-    widths = [max(len(row[i]) for row in full) for i in range(columns)]
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
     return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in full
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in rows
     ]
 
 
@@ -90,10 +91,6 @@ def _last_episode(path: Path) -> tuple[int, float | None]:
         return 0, None
 
 
-def _state(run: RunStatus) -> tuple[State, int, str]:
-    return run.state, run.attempts, run.reason
-
-
 def _row(run: RunStatus) -> list[str]:
     steps, last_return = progress(run)
     return [
@@ -106,20 +103,10 @@ def _row(run: RunStatus) -> list[str]:
     ]
 
 
-def _line(run: RunStatus, counts: str) -> str:
+def _line(run: RunStatus) -> str:
     _, last_return = progress(run)
     notes = [f"attempt {run.attempts}"] if run.attempts > 1 else []
     if run.state == "finished" and last_return is not None:
         notes.append(f"return {last_return:.1f}")
-    notes += ["before"] if run.was_finished else []
-    notes += [run.reason] if run.reason else []
-    return f"[{counts}] {run.state:8} {run.plan.name}{': ' * bool(notes)}{', '.join(notes)}"
-
-
-def _counts(runs: Sequence[RunStatus]) -> str:
-    return f"{sum(run.state == 'finished' for run in runs)}/{len(runs)}"
-
-
-def _summary(runs: Sequence[RunStatus]) -> str:
-    count = Counter(run.state for run in runs)
-    return ", ".join(f"{count[state]} {state}" for state in get_args(State) if count[state])
+    notes += ["before"] * run.was_finished + [run.reason] * bool(run.reason)
+    return f"{run.state:8} {run.plan.name}{': ' * bool(notes)}{', '.join(notes)}"

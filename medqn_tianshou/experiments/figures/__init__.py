@@ -3,11 +3,15 @@
 A file is a sweep file with one task. Its ``[figure]`` table has a ``title``, and optionally a
 ``note`` on what differs from the paper. ``seeds`` is how many runs the paper averages over. Every
 variant is a line of the figure with its name as label; without variants, every algorithm is a line.
+``[figure.sweep]`` has the grid that the paper tuned over: axes for all lines, and tables with the
+axes of an algorithm or a variant.
 """
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent
 
@@ -28,11 +32,18 @@ class Figure:
     seeds: int
     note: str = ""
     shows: str = "learning curves"
+    sweep: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The name of the file without its ending."""
         return self.path.stem
+
+    def axes_of(self, *names: str) -> dict[str, list[Any]]:
+        """Return the flags and values that the paper tuned for an algorithm and a variant."""
+        tables = (self.sweep, *(self.sweep.get(name, {}) for name in names))
+        axes = {key: value for table in tables for key, value in table.items()}
+        return {key: value for key, value in axes.items() if isinstance(value, list)}
 
 
 def read_figure(path: Path) -> Figure:
