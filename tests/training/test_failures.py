@@ -7,7 +7,7 @@ from tianshou.data import Batch
 from medqn_tianshou.envs.atari import make_atari_envs
 from medqn_tianshou.envs.workers import DeadWorkerError
 from medqn_tianshou.replay import CompactVectorReplayBuffer
-from medqn_tianshou.training.memory_watch import MemoryWatch
+from medqn_tianshou.training.replay_memory import MemoryWatch
 
 
 def test_a_dead_environment_worker_is_named():
