@@ -85,6 +85,7 @@ def test_lines_are_named_as_their_variants_or_algorithms():
     ]
 
 
+@pytest.mark.process
 def test_a_killed_command_continues_where_it_stopped(tmp_path):
     out = tmp_path / "short"
     first, second = (out / f"raw/DQN__short_seed{seed}.csv" for seed in (0, 1))
@@ -125,6 +126,7 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     assert "--steps: 500 does not fit the runs of 400 steps" in refused.stderr
 
 
+@pytest.mark.process
 def test_a_failed_run_fails_the_command_with_its_reason(tmp_path):
     result = subprocess.run(
         [*command(tmp_path / "out"), "--seeds", "1", "--steps", "50"],

@@ -10,6 +10,7 @@ from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.replay_memory import MemoryWatch
 
 
+@pytest.mark.process
 def test_a_dead_environment_worker_is_named():
     envs = make_atari_envs(
         task="QbertNoFrameskip-v4", num_envs=2, seed=0, training=True, backend="ale"

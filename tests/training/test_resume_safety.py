@@ -29,6 +29,7 @@ from medqn_tianshou.training.run_folder import RunFolder
 FLAGS = f"--task MountainCar-v0 --algo medqn-u {LOWDIM}".split()
 OFTEN = ("--checkpoint-every", "60")
 main = SCRIPTS["lowdim"].main
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
     assert not (run_folder(tmp_path) / "checkpoints").exists()
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path, capsys, whole):
     command = [sys.executable, ROOT / "lowdim/lowdim_medqn.py", *FLAGS, "--logdir", tmp_path]
     with subprocess.Popen(
