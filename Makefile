@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: train test lint format install-test clean
+.PHONY: train test test-fast lint format install-test clean
 
 train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
@@ -12,6 +12,11 @@ train: $(VENV)/train-installed
 # One process per core, one thread each: the networks of the tests are tiny.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
+
+# What neither takes long nor starts processes: one to two minutes.
+test-fast: $(VENV)/test-installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal \
+		-m "not slow and not process" $(ARGS)
 
 lint: $(VENV)/test-installed
 	$(BIN)/ruff check .

@@ -1,4 +1,96 @@
+"""Fixtures that several test files share; most are functions to call."""
+
+import csv
+
+import pytest
 import torch
 
 # The networks of the tests are tiny: more threads only wait for each other.
 torch.set_num_threads(1)
+
+# Random play keeps the episodes of the short runs short, and their updates few.
+SHORT_RUNS = {
+    "lowdim": "--steps 300 --warmup-steps 100",
+    "minatar": "--steps 300 --warmup-steps 100",
+    "atari": "--task QbertNoFrameskip-v4 --epoch 2 --step-per-epoch 120 --step-per-collect 4 "
+    "--buffer-size 300 --test-num 1 --eps-test 1 --eps-decay-steps 240",
+}
+
+
+@pytest.fixture(scope="session")
+def run_folder():
+    """Find the only run folder below a folder."""
+
+    def find(logdir):
+        (config,) = logdir.glob("**/config.json")
+        return config.parent
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def read_csv():
+    """Read a CSV file as a list of dictionaries."""
+
+    def read(path):
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def short_run(run_folder):
+    """Train a family for a few hundred steps, with further flags; return the run folder."""
+    from medqn_tianshou.commands import train
+
+    def run(family, logdir, *flags):
+        own = [*SHORT_RUNS[family].split(), "--no-progress", "--logdir", str(logdir)]
+        assert train.main(family, [*own, *flags]) == 0
+        return run_folder(logdir)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def last_policy():
+    """Load the parameters that a run ended with."""
+
+    def load(folder):
+        return torch.load(folder / "policy_last.pth", weights_only=True)
+
+    return load
+
+
+@pytest.fixture
+def error_line(capsys):
+    """Run a command line that must be refused: exit code 2, and one line, which is returned."""
+
+    def run(main, *arguments):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_info:
+            main([str(argument) for argument in arguments])
+        assert exit_info.value.code == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        (line,) = captured.err.splitlines()
+        return line
+
+    return run
+
+
+@pytest.fixture
+def on_learn(monkeypatch):
+    """Call a function with policy and batch before each update."""
+    from medqn_tianshou import MeDQNPolicy
+
+    def patch(act):
+        learn = MeDQNPolicy.learn
+
+        def noted(policy, batch, *args, **kwargs):
+            act(policy, batch)
+            return learn(policy, batch, *args, **kwargs)
+
+        monkeypatch.setattr(MeDQNPolicy, "learn", noted)
+
+    return patch

@@ -1,4 +1,4 @@
-"""Loads the scripts, which are files and not modules of the package."""
+"""Loads the scripts, which are files and not modules of the package, and lists the commands."""
 
 import importlib.util
 import sys
@@ -17,3 +17,15 @@ def load_script(path):
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     return sys.modules[name]
+
+
+def words_of(command, prog="medqn"):
+    """List what may follow each command, from one on: the names of commands, or flags."""
+    if command.module is not None:
+        actions = command.make_parser(prog)._actions
+        words = [word for a in actions for word in a.option_strings or map(str, a.choices or ())]
+        return {prog: [word for word in words if not word.startswith("-") or word[:2] == "--"]}
+    words = {prog: [*command.commands, "--help", *(["--version"] if prog == "medqn" else [])]}
+    for name, inner in command.commands.items():
+        words |= words_of(inner, f"{prog} {name}")
+    return words

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from medqn_tianshou.commands.main import ROOT, Command
 from medqn_tianshou.commands.parsing import Parser
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
@@ -21,24 +21,12 @@ def make_parser(prog: str | None = None) -> Parser:
     return parser
 
 
-def flags_of(parser: Parser) -> list[str]:
-    """List all flags of a command line, and the choices of its plain arguments."""
-    words: list[str] = []
-    for action in parser._actions:
-        words += action.option_strings or map(str, action.choices or ())
-    return [word for word in words if not word.startswith("-") or word.startswith("--")]
-
-
-def parser_tree(command: Any, prog: str = "medqn") -> Parser:
-    """Join the command lines of all commands to one parser with subparsers.
-
-    :param command: has a ``summary``, and ``make_parser`` or, for a group, ``commands`` by name.
-    :param prog: the command's full name.
-    """
+def parser_tree(command: Command, prog: str = "medqn") -> Parser:
+    """Join the command lines of a group of commands to one parser with subparsers."""
     import shtab
 
-    if command.make_parser is not None:
-        parser: Parser = command.make_parser(prog)
+    if command.module is not None:
+        parser = command.make_parser(prog)
         for action in parser._actions:
             if action.type is Path:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
@@ -51,13 +39,10 @@ def parser_tree(command: Any, prog: str = "medqn") -> Parser:
     return parser
 
 
-def main(arguments: Sequence[str], prog: str, root: Any) -> int:
-    """Print the script; return the exit code.
-
-    :param root: the tree of all commands, see :func:`parser_tree`.
-    """
+def main(arguments: Sequence[str], prog: str) -> int:
+    """Print the script; return the exit code."""
     import shtab
 
     shell = make_parser(prog).parse_args(arguments).shell
-    print(shtab.complete(parser_tree(root), shell))
+    print(shtab.complete(parser_tree(ROOT), shell))
     return 0

@@ -2,9 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from pathlib import Path
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from medqn_tianshou.commands.flags import make_train_parser
@@ -13,7 +13,7 @@ from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, resolve_settin
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import field_specs
 from medqn_tianshou.training.options import RunOptions
-from medqn_tianshou.training.run_config import RunConfig, RunConfigError, read_config
+from medqn_tianshou.training.run_config import RunConfigError, read_config
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from medqn_tianshou.training.loop import Training
 
 S = TypeVar("S", bound=TrainingSettings)
+Flags = dict[str, Any]
+"""The flags that were given, by the names of their settings and options."""
+
+make_parser = make_train_parser
 
 
 def main(
@@ -54,7 +58,6 @@ def parse_run(
 ) -> tuple[S, Any]:
     """Parse a command line; with ``--resume``, all but a few flags are those of the run.
 
-    :param arguments: the command line; None takes the process's.
     :return: the settings, and the options of the family's class.
     :raises ConfigError: if the flags do not fit together.
     """
@@ -62,17 +65,14 @@ def parse_run(
     given = vars(parser.parse_args(words))
     if "resume" in given:
         given, words = _merge_with_run(parser, settings_class, given)
-    options_class = settings_class.options_class
-    option_names = {field.name for field in fields(options_class)}
-    of_run = {name: value for name, value in given.items() if name in option_names}
-    options = options_class(**of_run, arguments=words)
+    options = _options_from(settings_class, given, arguments=words)
     settings = settings_from(settings_class, given)
     if settings.warning:
         print(f"warning: {settings.warning}", file=sys.stderr)
     return settings, options
 
 
-def settings_from(settings_class: type[S], given: dict[str, Any]) -> S:
+def settings_from(settings_class: type[S], given: Flags) -> S:
     """Look up the settings for the flags that were given, settings and options by name."""
     names = field_specs(settings_class).keys()
     values = {name: value for name, value in given.items() if name in names}
@@ -80,14 +80,17 @@ def settings_from(settings_class: type[S], given: dict[str, Any]) -> S:
     return resolve_settings(settings_class, **known, overrides=values)
 
 
+def _options_from(settings_class: type[TrainingSettings], given: Flags, **more: Any) -> RunOptions:
+    names = field_specs(settings_class.options_class).keys()
+    values = {name: value for name, value in given.items() if name in names}
+    return settings_class.options_class(**values, **more)
+
+
 def _merge_with_run(
-    parser: Parser, settings_class: type[TrainingSettings], given: dict[str, Any]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+    parser: Parser, settings_class: type[TrainingSettings], given: Flags
+) -> tuple[Flags, tuple[str, ...]]:
     """Take the flags of the run to resume, but for options that may differ."""
-    folder: Path = given["resume"]
-    if given.get("auto_resume"):
-        remedy = "finds the run itself; leave --resume out, or this"
-        raise ConfigError("auto_resume", True, remedy)
+    folder, family = given["resume"], settings_class.family
     try:
         config = read_config(folder)
     except RunConfigError as error:
@@ -95,45 +98,58 @@ def _merge_with_run(
     if config.family is None:
         remedy = "is a run of an earlier version, which this one cannot resume; start a new run"
         raise ConfigError("resume", folder, remedy)
-    if config.family != settings_class.family:
+    if config.family != family:
         remedy = f"is a run of {config.family}; resume it with medqn train {config.family}"
         raise ConfigError("resume", folder, remedy)
     if config.arguments is None:
         remedy = "was started from Python; resume it with RunOptions(resume=...)"
         raise ConfigError("resume", folder, remedy)
     of_run = vars(parser.parse_args(config.arguments))
+    of_run.pop("auto_resume", None)
+    options = _options_from(settings_class, of_run)
     free = {name for name, spec in field_specs(RunOptions).items() if spec.flag is not None}
     for name in sorted(given.keys() - free):
-        run_value = of_run[name] if name in of_run else _recorded(config, settings_class, name)
-        if given[name] != run_value:
-            remedy = f"contradicts the run, which has {run_value}; leave it out"
+        value = config.identity.get(name, getattr(options, name, None))
+        if given[name] != value:
+            remedy = f"contradicts the run, which has {value}; leave it out"
             parser.bad(parser.flag_of(name), given[name], remedy)
-    merged = of_run | {name: value for name, value in given.items() if name in free}
-    merged.pop("auto_resume", None)
-    return merged, config.arguments
-
-
-def _recorded(config: RunConfig, settings_class: type[TrainingSettings], name: str) -> Any:
-    if name in NAMES:
-        return getattr(config, name)
-    if name in config.settings:
-        return config.settings[name].value
-    return getattr(settings_class.options_class(), name, None)
+    return of_run | {name: given[name] for name in given.keys() & free}, config.arguments
 
 
 def run_training(training: "Training") -> int:
     """Train until the end or a signal, and print the summary; return the exit code."""
     from medqn_tianshou.envs.workers import DeadWorkerError
     from medqn_tianshou.training.loop import RunError
-    from medqn_tianshou.training.signals import stop_on_signals
 
     try:
-        with stop_on_signals(training):
+        with _stop_on_signals(training):
             summary = training.run()
     except (RunError, DeadWorkerError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(summary.text(str(training.run_folder.path)))
+    print(summary.text(training.run_folder.path))
     if summary.status == "interrupted":
         return 128 + (training.stop_signal or signal.SIGINT)
     return 0
+
+
+@contextmanager
+def _stop_on_signals(training: "Training") -> Iterator[None]:
+    """Let SIGINT and SIGTERM end a run after its training step; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if training.stop_signal is not None:
+            raise KeyboardInterrupt
+        training.stop_signal = number
+        text = "stopping after this training step, with a checkpoint; once more stops at once"
+        print(text, file=sys.stderr)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

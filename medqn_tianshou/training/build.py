@@ -19,7 +19,7 @@ from medqn_tianshou.collecting.overlapping import OverlappingCollector
 from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
-from medqn_tianshou.training.checkpoints import Checkpoints
+from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
@@ -27,7 +27,7 @@ from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
 from medqn_tianshou.training.run_folder import describe_run
-from medqn_tianshou.training.settings import Optimizer, TrainingSettings
+from medqn_tianshou.training.settings import TrainingSettings
 from medqn_tianshou.training.wandb_mirror import check_wandb, open_wandb
 
 GRADIENT_CLOCK_OFF = sys.maxsize
@@ -49,7 +49,7 @@ def build_policy(
     """
     return FastMeDQNPolicy(
         model=model,
-        optim=make_optimizer(model, settings.optimizer_name, settings.lr),
+        optim=make_optimizer(model, settings.optimizer, settings.lr),
         action_space=action_space,
         observation_space=observation_space,
         discount_factor=settings.gamma,
@@ -67,11 +67,11 @@ def build_policy(
         consolidation_batch_size=settings.consolidation_batch_size,
         consolidation_loss=settings.consolidation_loss,
         consolidation_reduction=settings.consolidation_reduction,
-        max_grad_norm=settings.gradient_norm_limit,
+        max_grad_norm=settings.max_grad_norm or None,
     )
 
 
-def make_optimizer(model: torch.nn.Module, name: Optimizer, lr: float) -> torch.optim.Optimizer:
+def make_optimizer(model: torch.nn.Module, name: str, lr: float) -> torch.optim.Optimizer:
     """Build an optimizer; ``"rmsprop-centered"`` has MinAtar's constants."""
     parameters = model.parameters()
     if name == "adam":

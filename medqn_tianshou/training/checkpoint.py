@@ -1,5 +1,6 @@
-"""A checkpoint as a file: the state of a run, and behind it the compact replay buffer, if any."""
+"""Checkpoints: the state of a run as a file, when to write one, and which of them to keep."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ from medqn_tianshou.files.atomic import atomic_write
 from medqn_tianshou.files.container import Container, Format, write_container
 from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
 from medqn_tianshou.replay.file import ReplayFileError
+from medqn_tianshou.training.options import CheckpointInterval
+from medqn_tianshou.training.run_config import difference
+
+_ENDING = ".checkpoint"
 
 
 class CheckpointError(ValueError):
@@ -24,7 +29,7 @@ def write_checkpoint(
     """Write a checkpoint, whole or not at all.
 
     :param state: dictionaries with text as keys, lists, arrays, tensors, numbers, text and None.
-    :param buffer: a compact replay buffer to write behind it, piece by piece.
+    :param buffer: a compact replay buffer to write behind the state.
     """
     with atomic_write(path) as file:
         write_container(file, _FORMAT, _without_tensors(state))
@@ -50,8 +55,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], CompactVectorReplayBuff
     try:
         with path.open("rb") as file:
             container = Container(file, _FORMAT)
-            state = container.content
-            _FORMAT.require(isinstance(state, dict), "state")
+            _FORMAT.require(isinstance(container.content, dict), "state")
             container.finish()
             has_buffer = container.trailing_nbytes > 0
             buffer = CompactVectorReplayBuffer.read_from(file) if has_buffer else None
@@ -59,4 +63,60 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], CompactVectorReplayBuff
         raise CheckpointError(f"{path}: {error}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
-    return state, buffer
+    return container.content, buffer
+
+
+class Checkpoints:
+    """Writes and reads the checkpoints of a run.
+
+    :param identity: the run's settings; a checkpoint with another identity is not read.
+    :param keep: how many to keep.
+    """
+
+    def __init__(
+        self, run_folder: Path, *, identity: dict[str, Any], interval: CheckpointInterval, keep: int
+    ) -> None:
+        self.folder = run_folder / "checkpoints"
+        self._identity = identity
+        self._interval = interval
+        self._keep = keep
+        self._last_env_step: int | None = None
+        self._last_time = time.monotonic()
+
+    def are_due(self, env_step: int) -> bool:
+        """Whether the next checkpoint is due; the first call starts counting steps."""
+        if self._last_env_step is None:
+            self._last_env_step = env_step
+        steps, minutes = self._interval.env_steps, self._interval.minutes
+        return (steps is not None and env_step - self._last_env_step >= steps) or (
+            minutes is not None and time.monotonic() - self._last_time >= 60 * minutes
+        )
+
+    def write(
+        self, env_step: int, state: dict[str, Any], buffer: CompactVectorReplayBuffer | None
+    ) -> None:
+        """Write a checkpoint, with the replay buffer if it is compact, and delete the oldest."""
+        self.folder.mkdir(exist_ok=True)
+        for partial in self.folder.glob(f".*{_ENDING}.part"):  # of a process that was killed
+            partial.unlink(missing_ok=True)
+        path = self.folder / f"{env_step:012d}{_ENDING}"
+        write_checkpoint(path, {"identity": self._identity, "state": state}, buffer)
+        self._last_env_step, self._last_time = env_step, time.monotonic()
+        for old in self.paths()[self._keep :]:
+            old.unlink(missing_ok=True)
+
+    def paths(self) -> list[Path]:
+        """All complete checkpoints, newest first."""
+        return sorted(self.folder.glob(f"[0-9]*{_ENDING}"), reverse=True)
+
+    def read(self, path: Path) -> tuple[dict[str, Any], CompactVectorReplayBuffer | None]:
+        """Read a checkpoint of this run."""
+        content, buffer = read_checkpoint(path)
+        for name in ("identity", "state"):
+            if not isinstance(content.get(name), dict):
+                raise CheckpointError(f"{path}: not a sound checkpoint (no {name})")
+        changed = difference(content["identity"], self._identity)
+        if changed:
+            raise CheckpointError(f"{path}: of another run ({changed})")
+        state: dict[str, Any] = content["state"]
+        return state, buffer

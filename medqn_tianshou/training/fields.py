@@ -40,17 +40,10 @@ class Range:
 
     def describe(self, kind: type) -> str:
         """Describe the numbers of a type in this range, e.g. ``a whole number of at least 1``."""
-        limits = [
-            f"{words} {limit:g}"
-            for words, limit in (
-                ("of at least", self.at_least),
-                ("above", self.above),
-                ("at most", self.at_most),
-            )
-            if limit is not None
-        ]
+        limits = {"of at least": self.at_least, "above": self.above, "at most": self.at_most}
+        texts = [f"{words} {limit:g}" for words, limit in limits.items() if limit is not None]
         noun = "a whole number" if kind is int else "a number"
-        return " ".join([noun, " and ".join(limits)]).strip()
+        return f"{noun} {' and '.join(texts)}".strip()
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,6 @@ class Flag:
     :param default: the default in words, where the settings files do not state it.
     :param name: the flag; None is the field's name with dashes.
     :param parse: reads the value, and raises ``ValueError`` if it cannot; None goes by the type.
-    :param metavar: what ``--help`` shows in place of the value.
     """
 
     help: str
@@ -81,15 +73,17 @@ Weight = Annotated[float, Range(at_least=0)]
 
 @dataclass(frozen=True, kw_only=True)
 class FieldSpec:
-    """What a field's annotation says."""
+    """What a field's annotation says.
+
+    :param kind: the type of its values; of the first one where they are choices.
+    """
 
     name: str
     kind: type
-    """The type of its values; of the first one where they are choices."""
-    choices: tuple[Any, ...] = ()
-    is_optional: bool = False
-    range: Range = Range()
-    flag: Flag | None = None
+    choices: tuple[Any, ...]
+    is_optional: bool
+    range: Range
+    flag: Flag | None
 
     @property
     def flag_name(self) -> str:
@@ -108,8 +102,7 @@ class FieldSpec:
         elif self.kind in (int, float):
             allowed = (int,) if self.kind is int else (int, float)
             if isinstance(value, bool) or not isinstance(value, allowed) or value not in self.range:
-                remedy = f"must be {self.range.describe(self.kind)}"
-                raise ConfigError(self.name, value, remedy)
+                raise ConfigError(self.name, value, f"must be {self.range.describe(self.kind)}")
         elif not isinstance(value, self.kind):
             raise ConfigError(self.name, value, f"must be a {self.kind.__name__}")
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from tianshou.policy import BasePolicy
 from tianshou.trainer import OffpolicyTrainer
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, NonFiniteLossError
@@ -17,9 +16,9 @@ from medqn_tianshou.replay.tianshou_buffers import (
     load_raw_replay_state,
     raw_replay_state,
 )
-from medqn_tianshou.training.checkpoints import Checkpoints
+from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.memory import MemoryMonitor
-from medqn_tianshou.training.run_folder import RunFolder
+from medqn_tianshou.training.run_folder import RunFolder, Summary
 from medqn_tianshou.training.run_logger import RunLogger
 from medqn_tianshou.training.run_state import (
     load_policy_state,
@@ -29,7 +28,6 @@ from medqn_tianshou.training.run_state import (
 )
 from medqn_tianshou.training.seeding import global_random_state, set_global_random_state
 from medqn_tianshou.training.settings import TrainingSettings
-from medqn_tianshou.training.summary import Summary
 from medqn_tianshou.training.wandb_mirror import WandbMirror
 
 
@@ -63,15 +61,16 @@ class Training:
         show_progress: bool = True,
         wandb: WandbMirror | None = None,
     ) -> None:
-        env_num = train_collector.env_num
         self.settings = settings
         self.policy = policy
         self.run_folder = run
         self.train_collector = train_collector
         self._test_collector = test_collector
+        env_num = train_collector.env_num
         self._warmup_env_steps = -(-settings.warmup_steps // env_num) * env_num
         self.clock_start = self._warmup_env_steps if settings.warmup_counts else 0
         """Environment steps that count before the trainer's step 0."""
+        self._steps_before_clock = self._warmup_env_steps - self.clock_start
         self._epsilon = LinearSchedule(
             settings.eps_train, settings.eps_train_final, settings.eps_decay_steps
         )
@@ -84,9 +83,9 @@ class Training:
             settings=settings,
             run=run,
             policy=policy,
-            monitor=monitor,
             buffer=train_collector.buffer,
-            clock=lambda: int(self.trainer.env_step) + self.clock_start,
+            monitor=monitor,
+            clock=lambda: self.env_step,
             clock_start=self.clock_start,
             evaluates=test_collector is not None,
             show_progress=show_progress,
@@ -113,6 +112,11 @@ class Training:
             test_in_train=False,
         )
 
+    @property
+    def env_step(self) -> int:
+        """The environment step now, by the clock of the run."""
+        return int(self.trainer.env_step) + self.clock_start
+
     def run(self) -> Summary:
         """Train to the end, or until a signal; all results are in the run folder.
 
@@ -128,7 +132,12 @@ class Training:
         except (KeyboardInterrupt, _Stopped):
             status = "interrupted"
         except NonFiniteLossError as error:
-            raise RunError(self._describe_divergence(error)) from error
+            paths = self.checkpoints.paths() if self.checkpoints else ()
+            last = f"the last checkpoint is {paths[0]}" if paths else "there is no checkpoint yet"
+            raise RunError(
+                f"{error}, near env step {self.logger.env_step}; {last}; try a smaller --lr, "
+                "--huber, or a smaller --lambda-end"
+            ) from error
         finally:
             try:
                 summary = self._close(status)
@@ -148,38 +157,26 @@ class Training:
         self.run_folder.write_json("summary.json", asdict(summary))
         return summary
 
-    def _describe_divergence(self, error: NonFiniteLossError) -> str:
-        paths = [] if self.checkpoints is None else self.checkpoints.paths()
-        last = f"the last checkpoint is {paths[0]}" if paths else "there is no checkpoint yet"
-        return (
-            f"{error}, near env step {self.logger.env_step}; {last}; try a smaller --lr, --huber, "
-            "or a smaller --lambda-end"
-        )
-
     def _run_epochs(self) -> None:
         """Run the trainer from where it is, which may be in the middle of an epoch."""
         # Not its run(): that would start from step 0, and its epochs are all of one length. Here
         # they end at multiples of it by the run's clock, and the last one at the end of the run.
         total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
-        while (env_step := self.trainer.env_step + self.clock_start) < total:
-            to_evaluation = interval - env_step % interval
-            self.trainer.step_per_epoch = min(to_evaluation, total - env_step)
+        while (env_step := self.env_step) < total:
+            self.trainer.step_per_epoch = min(interval - env_step % interval, total - env_step)
             next(self.trainer)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the rest of the run depends on, except a compact replay buffer."""
         self.train_collector.settle()  # it samples from numpy's generator
-        buffer, evaluation = self.train_collector.buffer, self._test_collector
-        compact = isinstance(buffer, CompactVectorReplayBuffer)
+        collector, evaluation = self.train_collector, self._test_collector
+        compact = isinstance(collector.buffer, CompactVectorReplayBuffer)
         return {
             "policy": policy_state(self.policy),
             "trainer": trainer_state(self.trainer),
-            "train_collector": {
-                **self.train_collector.state_dict(),
-                "envs": envs_state(self.train_collector.env),
-            },
+            "train_collector": {**collector.state_dict(), "envs": envs_state(collector.env)},
             "test_collector": None if evaluation is None else evaluation.state_dict(),
-            "raw_replay": None if compact else raw_replay_state(buffer),
+            "raw_replay": None if compact else raw_replay_state(collector.buffer),
             "logger": self.logger.state_dict(),
             "logs": self.run_folder.log_sizes(),
             "random": global_random_state(),
@@ -248,13 +245,10 @@ class Training:
         self.policy.set_eps(1.0)
         self.train_collector.collect(n_step=self._warmup_env_steps)
 
-    @property
-    def _steps_before_clock(self) -> int:
-        return self._warmup_env_steps - self.clock_start
-
     def _log_episode(self, collected: int, episode_return: float, length: int) -> None:
-        if collected > self._steps_before_clock:
-            self.logger.log_episode(collected - self._steps_before_clock, episode_return, length)
+        env_step = collected - self._steps_before_clock
+        if env_step > 0:
+            self.logger.log_episode(env_step, episode_return, length)
 
     def _before_collect(self, epoch: int, trainer_step: int) -> None:
         env_step = trainer_step + self.clock_start
@@ -283,7 +277,7 @@ class Training:
         self.logger.before_evaluation()
         self.policy.set_eps(self.settings.eps_test)
 
-    def _save_best(self, _: BasePolicy[Any]) -> None:
+    def _save_best(self, _: Any) -> None:
         self.run_folder.save_policy("policy_best.pth", self.policy)
 
     def _save_last(self, epoch: int = 0, env_step: int = 0, gradient_step: int = 0) -> str:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import torch
 
 MB = 10**6
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # cgroup v1 writes "no limit" as the largest multiple of the page size.
 _NO_LIMIT = 2**60
 
@@ -26,8 +24,8 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text!r} is not a size; write for example 800M, 1.5G or 512MiB")
-    units = _BINARY_UNITS if match[3] else _UNITS
-    return int(float(match[1]) * units[match[2]])
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " KMGT".index(match[2] or " "))
 
 
 def format_bytes(count: int) -> str:
@@ -40,11 +38,13 @@ def format_bytes(count: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLimit:
-    """The most memory that the process and its children may use, and what sets this limit."""
+    """The most memory that the process and its children may use, and what sets this limit.
+
+    :param available: what is free of it now.
+    """
 
     nbytes: int
     available: int
-    """What is free of it now."""
     source: str
 
 
@@ -61,21 +61,17 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
 
 def _cgroup_folders(root: Path) -> list[Path]:
     """The folders of the process's memory cgroups and all their parents: any may set a limit."""
-    folders: list[Path] = []
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return folders
+        return []
+    folders: list[Path] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            mount = root / "sys/fs/cgroup"
-        elif "memory" in controllers.split(","):
-            mount = root / "sys/fs/cgroup/memory"
-        else:
-            continue
-        relative = Path(path.lstrip("/"))
-        folders += [mount / relative, *(mount / parent for parent in relative.parents), mount]
+        if controllers == "" or "memory" in controllers.split(","):
+            mount = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            relative = Path(path.lstrip("/"))
+            folders += [mount / relative, *(mount / parent for parent in relative.parents)]
     return folders
 
 
@@ -102,32 +98,26 @@ def _read_cgroup(folder: Path) -> MemoryLimit | None:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryUsage:
-    """One measurement, in bytes."""
+    """One measurement, in bytes; those of tensors on the CUDA device are None without one."""
 
     rss: int
     peak_rss: int
     children_rss: int
     buffer: int
     cuda: int | None
-    """Memory of tensors on the CUDA device; None without one."""
     peak_cuda: int | None
 
 
 class MemoryMonitor:
     """Measures the memory of this process and logs it to TensorBoard.
 
-    :param buffer_nbytes: returns the bytes of the replay buffer, e.g.
-        ``lambda: replay_nbytes(buffer)``.
+    :param buffer_nbytes: returns the bytes of the replay buffer.
     :param device: the device of the networks.
     """
 
     def __init__(
-        self,
-        buffer_nbytes: Callable[[], int] = lambda: 0,
-        *,
-        device: "torch.device | str" = "cpu",
+        self, buffer_nbytes: Callable[[], int] = lambda: 0, *, device: "torch.device | str" = "cpu"
     ) -> None:
-        self._on_cuda = str(device).startswith("cuda")
         self._device = device
         self._buffer_nbytes = buffer_nbytes
         self._process = psutil.Process()
@@ -145,7 +135,7 @@ class MemoryMonitor:
         rss = self.rss()
         self._largest_rss = max(self._largest_rss, _high_water_mark())
         cuda = peak_cuda = None
-        if self._on_cuda:
+        if str(self._device).startswith("cuda"):
             import torch
 
             cuda = torch.cuda.memory_allocated(self._device)

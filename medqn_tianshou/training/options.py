@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from medqn_tianshou.training.fields import (
-    FILES,
-    RUN,
-    Count,
-    Flag,
-    check_fields,
-    existing_folder,
-)
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.fields import FILES, RUN, Count, Flag, check_fields, existing_folder
 
 WandbMode = Literal["online", "offline"]
 
@@ -24,24 +18,15 @@ class CheckpointInterval:
     env_steps: int | None = None
     minutes: float | None = None
 
-    def __str__(self) -> str:
-        steps = None if self.env_steps is None else str(self.env_steps)
-        minutes = None if self.minutes is None else f"{self.minutes:g}m"
-        return ",".join(filter(None, (steps, minutes)))
-
-
-DEFAULT_INTERVAL = CheckpointInterval(minutes=10)
-
 
 def checkpoint_interval(text: str) -> CheckpointInterval:
     """Read ``50000`` (environment steps), ``10m`` (minutes) or ``50000,10m``."""
     interval: dict[str, Any] = {}
     for part in text.split(","):
         minutes = re.fullmatch(r"(\d+(?:\.\d+)?)m", part)
-        steps = re.fullmatch(r"\d+", part)
         if minutes and float(minutes[1]) > 0 and "minutes" not in interval:
             interval["minutes"] = float(minutes[1])
-        elif steps and int(part) > 0 and "env_steps" not in interval:
+        elif re.fullmatch(r"\d+", part) and int(part) > 0 and "env_steps" not in interval:
             interval["env_steps"] = int(part)
         else:
             raise ValueError(
@@ -58,15 +43,20 @@ def torch_device(text: str) -> str:
         torch.zeros(1, device=torch.device(text))
     except (RuntimeError, AssertionError, NotImplementedError):
         have = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-        raise ValueError(
-            f"{text!r} is not a device of this machine; it has {', '.join(have)}"
-        ) from None
+        problem = f"is not a device of this machine; it has {', '.join(have)}"
+        raise ValueError(f"{text!r} {problem}") from None
     return text
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of a run. A run may be resumed with other values of those that have a flag here."""
+    """Options of a run. A run may be resumed with other values of those that have a flag here.
+
+    :param resume_path: a policy's parameters to start from.
+    :param watch: play with the policy of ``resume_path`` instead of training.
+    :param render: seconds to show each step of the game while watching; 0 opens no window.
+    :param arguments: the command line; None for a run that was started from Python.
+    """
 
     device: Annotated[str | None, Flag("torch device", RUN, "cpu", parse=torch_device)] = None
     logdir: Annotated[Path, Flag("where run folders go", FILES, "log", parse=Path)] = Path("log")
@@ -90,10 +80,10 @@ class RunOptions:
         Flag(
             "environment steps (50000), minutes (10m) or both (50000,10m), whichever comes first",
             FILES,
-            str(DEFAULT_INTERVAL),
+            "10m",
             parse=checkpoint_interval,
         ),
-    ] = DEFAULT_INTERVAL
+    ] = CheckpointInterval(minutes=10)
     keep_checkpoints: Annotated[Count, Flag("how many checkpoints to keep", FILES, "2")] = 2
     wandb: Annotated[
         str | None,
@@ -111,16 +101,15 @@ class RunOptions:
         ),
     ] = None
     resume_path: Path | None = None
-    """A policy's parameters to start from."""
     watch: bool = False
-    """Play with the policy of ``resume_path`` instead of training."""
     render: float = 0.0
-    """Seconds to show each step of the game while watching; 0 opens no window."""
     arguments: tuple[str, ...] | None = None
-    """The command line; None for a run that was started from Python."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.auto_resume and self.resume is not None:
+            remedy = "finds the run itself; leave --resume out, or this"
+            raise ConfigError("auto_resume", True, remedy)
 
     @property
     def torch_device(self) -> str:

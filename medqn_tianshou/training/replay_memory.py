@@ -1,6 +1,10 @@
-"""The replay buffer of a run, if the memory allows it."""
+"""The replay buffer of a run within its memory: whether it fits, and what to do when it grows."""
 
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,18 +19,21 @@ from medqn_tianshou.training.settings import TrainingSettings
 
 TRAINING_RESERVE = 500 * MB
 """What a run takes beside its buffer after the check: compiled code, gradients, activations."""
+_NEAR, _AIM = 0.95, 0.90  # shares of the memory cap
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """A replay buffer, and the memory that it may take."""
+    """A replay buffer, and the memory that it may take.
+
+    :param description: its size in words.
+    :param limit: the memory of the machine or container before the buffer was made.
+    """
 
     buffer: ReplayBuffer
     nbytes_at_most: int
     description: str
-    """Its size in words."""
     limit: MemoryLimit
-    """The memory of the machine or container before the buffer was made."""
 
 
 def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -> Replay:
@@ -39,54 +46,36 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
     env_num = len(envs)
     example = example_transitions(envs.observation_space[0], env_num)
     left = max(limit.available - TRAINING_RESERVE, 0)
+    allowed = left if cap is None else min(cap, left)
+    options = {"buffer_num": env_num, **settings.buffer_options}
     if settings.replay == "raw":
-
-        def make_raw(total_size: int) -> ReplayBuffer:
-            return VectorReplayBuffer(total_size, env_num, **settings.buffer_options)
-
-        nbytes = predict_replay_nbytes(make_raw, example, size)
-        _check_raw_fits(settings, nbytes, env_num, left, limit)
-        buffer = make_raw(size)
+        nbytes = predict_replay_nbytes(partial(VectorReplayBuffer, **options), example, size)
+        if nbytes > allowed:
+            whose = f"the {format_bytes(left)} that this {limit.source} has left for it"
+            if allowed == cap:
+                whose = f"--memory-cap {format_bytes(cap)}"
+            per_transition = nbytes / (-(-size // env_num) * env_num)
+            fits = int(allowed / per_transition) // env_num * env_num
+            remedy = f"the largest that fits is --buffer-size {fits}"
+            if fits < (smallest := settings.batch_size):
+                remedy = f"even the smallest, {smallest}, does not fit; more memory is needed"
+            problem = f"transitions take {format_bytes(nbytes)}, more than {whose}; {remedy}"
+            raise ConfigError("buffer_size", size, problem)
+        buffer = VectorReplayBuffer(size, **options)
         description = f"{size:,} transitions will take {format_bytes(nbytes)}"
     else:
-        nbytes = left if cap is None else min(cap, left)
-        options = {**settings.buffer_options, "max_bytes": nbytes, "random_seed": 0}
+        nbytes = allowed
+        options |= {"max_bytes": nbytes, "random_seed": 0}
         try:
-            CompactVectorReplayBuffer(size, env_num, **options).add(example)
+            CompactVectorReplayBuffer(size, **options).add(example)
         except ValueError as error:
-            raise ConfigError(
-                "memory_cap", format_bytes(nbytes), f"is too little: {error}"
-            ) from error
-        buffer = CompactVectorReplayBuffer(size, env_num, **options)
+            remedy = f"is too little: {error}"
+            raise ConfigError("memory_cap", format_bytes(nbytes), remedy) from error
+        buffer = CompactVectorReplayBuffer(size, **options)
         in_at_most = "" if cap is None else f", in at most {format_bytes(nbytes)}"
         description = f"up to {size:,} transitions, compact{in_at_most}"
     seed_replay_buffer(buffer, seed)
     return Replay(buffer=buffer, nbytes_at_most=nbytes, description=description, limit=limit)
-
-
-def _check_raw_fits(
-    settings: TrainingSettings, nbytes: int, env_num: int, left: int, limit: MemoryLimit
-) -> None:
-    """Check that a raw replay buffer fits the cap and the memory that is left."""
-    cap, size, smallest = settings.memory_cap, settings.buffer_size, settings.batch_size
-    allowed = left if cap is None else min(cap, left)
-    if nbytes <= allowed:
-        return
-    name = f"the {format_bytes(left)} that this {limit.source} has left for it"
-    if allowed == cap:
-        name = f"--memory-cap {format_bytes(cap)}"
-    per_transition = nbytes / (-(-size // env_num) * env_num)
-    fits = int(allowed / per_transition) // env_num * env_num
-    remedy = (
-        f"the largest that fits is --buffer-size {fits}"
-        if fits >= smallest
-        else f"even the smallest, {smallest}, does not fit; more memory is needed"
-    )
-    raise ConfigError(
-        "buffer_size",
-        size,
-        f"transitions take {format_bytes(nbytes)}, more than {name}; {remedy}",
-    )
 
 
 def example_transitions(observation_space: Any, count: int) -> Batch:
@@ -100,3 +89,41 @@ def example_transitions(observation_space: Any, count: int) -> Batch:
         terminated=np.zeros(count, np.bool_),
         truncated=np.zeros(count, np.bool_),
     )
+
+
+class MemoryWatch:
+    """Evicts the oldest transitions of a compact replay buffer when the process nears its cap.
+
+    A cap below what the process needs without a buffer cannot hold for the process, and is not
+    watched; it still caps the buffer.
+
+    :param cap: the most bytes that the process should need.
+    :param rss: returns the resident bytes of the process now.
+    """
+
+    def __init__(
+        self, buffer: CompactVectorReplayBuffer, *, cap: int, rss: Callable[[], int]
+    ) -> None:
+        self._buffer = buffer
+        self._cap = cap
+        self._rss = rss
+        self.is_on = rss() - buffer.nbytes < _AIM * cap
+        self._threshold = _NEAR * cap
+
+    def check(self) -> str | None:
+        """Evict transitions if necessary, and return a line for the user if some were evicted."""
+        rss = self._rss()
+        if not self.is_on or rss <= self._threshold:
+            return None
+        before = len(self._buffer)
+        self._buffer.lower_max_bytes(max(int(self._buffer.nbytes - (rss - _AIM * self._cap)), 0))
+        with suppress(OSError, AttributeError):  # not the GNU C library
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        # Freed memory does not always return to the system, but the process uses it again: only
+        # growth beyond the present size calls for another eviction.
+        self._threshold = max(_NEAR * self._cap, self._rss() + (1 - _NEAR) * self._cap)
+        return (
+            f"memory: {format_bytes(rss)} come near --memory-cap {format_bytes(self._cap)}; the "
+            f"replay buffer evicted its oldest {before - len(self._buffer):,} transitions and "
+            f"stays below {format_bytes(self._buffer.max_bytes or 0)} from now on"
+        )

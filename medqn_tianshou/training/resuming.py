@@ -6,17 +6,11 @@ from typing import Any
 
 from medqn_tianshou.files.container import UNSOUND
 from medqn_tianshou.replay import CompactVectorReplayBuffer
-from medqn_tianshou.training.checkpoint import CheckpointError
-from medqn_tianshou.training.checkpoints import Checkpoints
+from medqn_tianshou.training.checkpoint import CheckpointError, Checkpoints
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.options import RunOptions
-from medqn_tianshou.training.run_config import (
-    RunConfigError,
-    find_unfinished,
-    is_finished,
-    read_config,
-)
+from medqn_tianshou.training.run_config import RunConfigError, find_runs, is_finished, read_config
 from medqn_tianshou.training.run_folder import RunFolder, RunFolderError
 from medqn_tianshou.training.settings import TrainingSettings
 
@@ -29,30 +23,23 @@ def open_run(settings: TrainingSettings, options: RunOptions) -> tuple[RunFolder
     """
     folder, option = options.resume, "resume"
     if options.auto_resume:
-        if folder is not None:
-            remedy = "finds the run itself; leave --resume out, or this"
-            raise ConfigError("auto_resume", True, remedy)
-        parent = options.logdir.joinpath(*settings.run_names)
-        folder, option = find_unfinished(parent, settings.identity), "auto_resume"
+        parent, option = options.logdir.joinpath(*settings.run_names), "auto_resume"
+        found = find_runs(parent, settings.identity)
+        folder = next((run for run in found if not is_finished(run)), None)
     if folder is None:
         try:
             return RunFolder.create(options.logdir, *settings.run_names), True
         except OSError as error:
             remedy = f"cannot hold run folders ({error.strerror or error}); name another"
             raise ConfigError("logdir", options.logdir, remedy) from error
-    if is_finished(folder):
-        raise ConfigError(option, folder, "has finished; start a new run")
     try:
-        config = read_config(folder)
-    except RunConfigError as error:
-        raise ConfigError(option, folder, str(error)) from error
-    changed = config.difference(settings.identity)
-    if changed:
-        remedy = f"is of another version: {changed}; resume it with that one"
-        raise ConfigError(option, folder, remedy)
-    try:
-        return RunFolder.reopen(folder), False
-    except RunFolderError as error:
+        if is_finished(folder):
+            raise RunFolderError("has finished; start a new run")
+        changed = read_config(folder).difference(settings.identity)
+        if changed:
+            raise RunFolderError(f"is of another version: {changed}; resume it with that one")
+        return RunFolder(folder), False
+    except (RunConfigError, RunFolderError) as error:
         raise ConfigError(option, folder, str(error)) from error
     except OSError as error:
         remedy = f"cannot be written to ({error.strerror or error})"
@@ -69,13 +56,11 @@ def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: 
     if not paths:
         print("no checkpoint yet: the run starts over", file=sys.stderr)
         return
-    unusable: list[Path] = []
-    for path in paths:
+    for index, path in enumerate(paths):
         try:
             state, replay = checkpoints.read(path)
             restored, sizes = _load(path, training, state, replay)
         except CheckpointError as error:
-            unusable.append(path)
             print(f"warning: {error}; trying the one before", file=sys.stderr)
             continue
         try:
@@ -84,15 +69,12 @@ def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: 
             training.abandon()
             remedy = f"has logs that cannot be truncated ({error}); restore them or start a new run"
             raise ConfigError("resume", run.path, remedy) from error
-        for damaged in unusable:
-            checkpoints.set_aside(damaged)
-        env_step = training.trainer.env_step + training.clock_start
-        print(f"resumed at env step {env_step:,} from {path}", flush=True)
+        for damaged in paths[:index]:  # so that they are not tried again
+            damaged.rename(damaged.with_name(f"{damaged.name}.damaged"))
+        print(f"resumed at env step {training.env_step:,} from {path}", flush=True)
         if not restored:
-            print(
-                "warning: these environments cannot be restored; they start new episodes",
-                file=sys.stderr,
-            )
+            warning = "these environments cannot be restored; they start new episodes"
+            print(f"warning: {warning}", file=sys.stderr)
         return
     training.abandon()
     for path in set(run.logs()) - set(logs):

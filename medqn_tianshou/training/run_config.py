@@ -18,16 +18,18 @@ class RunConfigError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a run folder says of its run."""
+    """What a run folder says of its run.
+
+    :param family: None in run folders of versions that did not write it.
+    :param arguments: the command line; None if the run was started from Python.
+    """
 
     family: str | None
-    """None in run folders of versions that did not write it."""
     task: str
     algo: str
     seed: int
     settings: Settings
     arguments: tuple[str, ...] | None
-    """The command line; None if the run was started from Python."""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -37,8 +39,7 @@ class RunConfig:
         """
         try:
             family, arguments = content.get("family"), content.get("arguments")
-            texts = [content["task"], content["algo"], *(arguments or ())]
-            texts += [] if family is None else [family]
+            texts = (content["task"], content["algo"], family or "", *(arguments or ()))
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError("a name that is not a text")
             return cls(
@@ -63,11 +64,15 @@ class RunConfig:
 
     def difference(self, identity: Mapping[str, Any]) -> str | None:
         """Name a value in which the run differs from another identity, if there is one."""
-        own = self.identity
-        for name in sorted(own.keys() | identity.keys()):
-            if own.get(name) != identity.get(name):
-                return f"{name} was {own.get(name)}, not {identity.get(name)}"
-        return None
+        return difference(self.identity, identity)
+
+
+def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Name a value in which two identities differ, if there is one."""
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            return f"{name} was {found.get(name)}, not {wanted.get(name)}"
+    return None
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -105,8 +110,3 @@ def is_finished(folder: Path) -> bool:
         return bool(json.loads((folder / "summary.json").read_text())["status"] == "finished")
     except (OSError, ValueError, LookupError, TypeError):
         return False
-
-
-def find_unfinished(parent: Path, identity: Mapping[str, Any]) -> Path | None:
-    """Find the newest run with an identity that has not finished."""
-    return next((run for run in find_runs(parent, identity) if not is_finished(run)), None)

@@ -3,16 +3,18 @@
 import csv
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass, fields
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import psutil
 import torch
@@ -22,18 +24,10 @@ from medqn_tianshou.files.lock import InUseError, ProcessLock
 from medqn_tianshou.training.memory import memory_limit
 
 _PACKAGES = (
-    "medqn-tianshou",
-    "tianshou",
-    "torch",
-    "numpy",
-    "gymnasium",
-    "envpool",
-    "ale-py",
+    "medqn-tianshou", "tianshou", "torch", "numpy", "gymnasium", "envpool", "ale-py",
     "opencv-python",
-)
-
+)  # fmt: skip
 _LOGS = ("progress.csv", "episodes.csv", "events.out.tfevents.*")
-_LOCK = "run.lock"
 
 
 class RunFolderError(ValueError):
@@ -42,37 +36,86 @@ class RunFolderError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressRow:
-    """A line of ``progress.csv``. MB are 10**6 bytes."""
+    """A line of ``progress.csv``. MB are 10**6 bytes.
+
+    :param eval_return_mean: None in experiments without evaluation.
+    :param train_return: mean return of the last training episodes; None before the first one ended.
+    :param steps_per_s: training speed since the previous line, evaluation excluded.
+    """
 
     env_step: int
     gradient_step: int
     eval_return_mean: float | None
-    """None in experiments without evaluation, which report the training return."""
     eval_return_std: float | None
     train_return: float | None
-    """Mean return of the last training episodes; None before the first one ended."""
     steps_per_s: float | None
-    """Training speed since the previous line, evaluation excluded."""
     rss_mb: float
     buffer_mb: float
 
 
-class RunFolder:
-    """Creates a run's folder and writes its files.
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How a run ended; also ``summary.json``. Returns are of evaluations, if there are any.
 
-    :param path: the folder; it must not exist yet.
+    :param status: ``finished``, ``interrupted`` (Ctrl-C, SIGTERM) or ``failed``.
+    :param steps_per_s: training speed over the whole run, evaluation excluded.
+    """
+
+    status: str
+    env_steps: int
+    gradient_steps: int
+    best_return: float | None
+    best_env_step: int | None
+    final_return: float | None
+    steps_per_s: float | None
+    peak_rss_mb: float
+    buffer_mb: float
+    buffer_transitions: int
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """The figures to compare runs by."""
+        names = ("best_return", "final_return", "steps_per_s", "peak_rss_mb", "buffer_mb")
+        return {name: getattr(self, name) for name in names}
+
+    def text(self, folder: Path) -> str:
+        """Write the summary for the terminal; ``folder`` is the run's."""
+        numbers = (self.best_return, self.final_return, self.steps_per_s)
+        best, final, speed = ("none" if n is None else f"{n:.2f}" for n in numbers)
+        at_step = "" if self.best_env_step is None else f" at env step {self.best_env_step:,}"
+        return f"""\
+{self.status} after {self.env_steps:,} env steps, {self.gradient_steps:,} gradient steps
+  best return   {best}{at_step}
+  final return  {final}
+  speed         {speed} steps/s
+  peak RSS      {self.peak_rss_mb:.1f} MB
+  replay buffer {self.buffer_mb:.1f} MB, {self.buffer_transitions:,} transitions
+  files         {folder}"""
+
+
+def best_and_final(rows: Sequence[ProgressRow], *, evaluated: bool) -> dict[str, Any]:
+    """Find the best return, its environment step, and the final return."""
+    returns = (row.eval_return_mean if evaluated else row.train_return for row in rows)
+    known = [(r, row.env_step) for r, row in zip(returns, rows, strict=True) if r is not None]
+    best, step = max(known, key=lambda entry: entry[0], default=(None, None))
+    return {
+        "best_return": best,
+        "best_env_step": step,
+        "final_return": known[-1][0] if known else None,
+    }
+
+
+class RunFolder:
+    """Writes the files of a run's folder, which must exist, and locks it for this process.
+
+    :raises RunFolderError: if another process uses the folder.
     """
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True)
-        self._begin(path)
-        self._write_headings()
-
-    def _begin(self, path: Path) -> None:
         self.path = path
         self.rows: list[ProgressRow] = []
         self._tables: dict[str, IO[str]] = {}
-        self._lock = ProcessLock(path / _LOCK)
+        self._lock = ProcessLock(path / "run.lock")
         try:
             self._lock.acquire()  # until it is released, or this process ends
         except InUseError as error:
@@ -80,14 +123,18 @@ class RunFolder:
             raise RunFolderError(text) from None
 
     @classmethod
-    def reopen(cls, path: Path) -> Self:
-        """Open the folder of a run to resume.
-
-        :raises RunFolderError: if another process uses it.
-        """
-        run = cls.__new__(cls)
-        run._begin(path)
-        return run
+    def create(cls, logdir: Path, *names: str) -> "RunFolder":
+        """Create a new folder ``logdir/names.../time``; names are e.g. task, algorithm, seed."""
+        parent = logdir.joinpath(*names)
+        parent.mkdir(parents=True, exist_ok=True)
+        stem = time.strftime("%Y%m%d-%H%M%S")
+        for suffix in ("", *(f"-{count}" for count in range(2, 100))):
+            with suppress(FileExistsError):
+                (parent / (stem + suffix)).mkdir()
+                run = cls(parent / (stem + suffix))
+                run.start_over()
+                return run
+        raise FileExistsError(f"{parent} holds a hundred runs of this second")
 
     def await_event_file(self) -> None:
         """Wait until a new event file would sort last: TensorBoard sorts by seconds in names."""
@@ -106,9 +153,9 @@ class RunFolder:
         self.unlock()
         shutil.rmtree(self.path)
 
-    def _write_headings(self) -> None:
-        self._append_to("progress.csv", list(ProgressRow.__dataclass_fields__))
-        self._append_to("episodes.csv", ["env_step", "return", "length"])
+    def logs(self) -> list[Path]:
+        """The files that grow with the run: both tables, and TensorBoard's event files."""
+        return [path for name in _LOGS for path in sorted(self.path.glob(name))]
 
     def log_sizes(self) -> dict[str, int]:
         """Return the size of each log after syncing it to disk."""
@@ -118,10 +165,6 @@ class RunFolder:
                 os.fsync(file.fileno())
                 sizes[path.name] = file.seek(0, os.SEEK_END)
         return sizes
-
-    def logs(self) -> list[Path]:
-        """The files that grow with the run: both tables, and TensorBoard's event files."""
-        return [path for name in _LOGS for path in sorted(self.path.glob(name))]
 
     def rewind(self, logs: list[Path], sizes: dict[str, int]) -> None:
         """Truncate logs to the sizes of a checkpoint, so that no step is logged twice.
@@ -144,20 +187,8 @@ class RunFolder:
         for path in self.logs():
             path.unlink()
         self.rows = []
-        self._write_headings()
-
-    @classmethod
-    def create(cls, logdir: Path, *names: str) -> "RunFolder":
-        """Create a new folder ``logdir/names.../time``; names are e.g. task, algorithm, seed."""
-        parent = logdir.joinpath(*names)
-        stem = time.strftime("%Y%m%d-%H%M%S")
-        for suffix in ("", *(f"-{count}" for count in range(2, 100))):
-            try:
-                return cls(parent / (stem + suffix))
-            except FileExistsError:
-                if not parent.is_dir():
-                    raise
-        raise FileExistsError(f"{parent} holds a hundred runs of this second")
+        self._append_to("progress.csv", [field.name for field in fields(ProgressRow)])
+        self._append_to("episodes.csv", ["env_step", "return", "length"])
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all."""
@@ -171,13 +202,13 @@ class RunFolder:
     def add_row(self, row: ProgressRow) -> None:
         """Append a line to ``progress.csv``."""
         self.rows.append(row)
-        self._append_to("progress.csv", list(asdict(row).values()))
+        self._append_to("progress.csv", astuple(row))
 
     def add_episode(self, env_step: int, episode_return: float, length: int) -> None:
         """Append a training episode to ``episodes.csv``."""
-        self._append_to("episodes.csv", [env_step, f"{episode_return:.10g}", length])
+        self._append_to("episodes.csv", (env_step, f"{episode_return:.10g}", length))
 
-    def _append_to(self, name: str, values: list[Any]) -> None:
+    def _append_to(self, name: str, values: Sequence[Any]) -> None:
         # They stay open: opening a file takes longer than an episode of a small game.
         if name not in self._tables:
             self._tables[name] = (self.path / name).open("a", newline="", buffering=1)
@@ -201,10 +232,11 @@ def _parse_row(texts: dict[str, str]) -> ProgressRow:
 def describe_run() -> dict[str, Any]:
     """Describe what a result depends on: command, versions, commit, machine, time."""
     limit = memory_limit()
+    versions = {package: _version(package) for package in _PACKAGES}
     return {
         "command": shlex.join([Path(sys.executable).name, *sys.argv]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "versions": {"python": platform.python_version(), **_package_versions()},
+        "versions": {"python": platform.python_version(), **versions},
         "commit": _commit(),
         "hardware": {
             "platform": platform.platform(),
@@ -218,13 +250,11 @@ def describe_run() -> dict[str, Any]:
     }
 
 
-def _package_versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {}
-    for package in _PACKAGES:
-        versions[package] = None
-        with suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return versions
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:
@@ -232,24 +262,19 @@ def _commit() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():  # installed, perhaps into the repository of someone else
         return None
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(root), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
-        return done.stdout.strip()
-
+    command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     try:
-        commit = git("rev-parse", "HEAD")
-        changes = git("status", "--porcelain", "--untracked-files=no")
+        done = subprocess.run(  # noqa: S603
+            command, cwd=root, capture_output=True, text=True, timeout=10, check=True
+        )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return f"{commit}+changes" if changes else commit
+    return done.stdout.strip()
 
 
 def _cpu_name() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+        name = None
+    return name[1].strip() if name else platform.processor()

@@ -1,5 +1,6 @@
 """Logs a run: TensorBoard, ``progress.csv``, ``episodes.csv``, the progress bar, the summary."""
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -8,23 +9,27 @@ from typing import Any
 import numpy as np
 from tianshou.data import ReplayBuffer
 from tianshou.utils import TensorboardLogger
+from tqdm import tqdm
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.dashboard import LAYOUT, Probe, write_hparams
 from medqn_tianshou.training.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
-from medqn_tianshou.training.memory_watch import MemoryWatch
-from medqn_tianshou.training.progress_bar import ProgressBar
-from medqn_tianshou.training.run_folder import ProgressRow, RunFolder
+from medqn_tianshou.training.replay_memory import MemoryWatch
+from medqn_tianshou.training.run_folder import ProgressRow, RunFolder, Summary, best_and_final
 from medqn_tianshou.training.settings import TrainingSettings
-from medqn_tianshou.training.summary import Summary, best_and_final
 from medqn_tianshou.training.wandb_mirror import MirroredWriter, WandbMirror
 
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_UPDATES = 100
+_BAR_SECONDS = 0.5
 _LAST_STEPS = (
     "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
     "last_save_step",
+)  # fmt: skip
+_SAVED = (
+    "env_step", "_cap_is_known", "_train_epsilon", "_next_row", "_last_row", "_next_clock_log",
+    "_last_speed",
 )  # fmt: skip
 
 
@@ -43,13 +48,13 @@ class RunLogger(TensorboardLogger):
         settings: TrainingSettings,
         run: RunFolder,
         policy: MeDQNPolicy,
-        monitor: MemoryMonitor,
         buffer: ReplayBuffer,
+        monitor: MemoryMonitor,
         clock: Callable[[], int],
         clock_start: int,
         evaluates: bool,
-        show_progress: bool = True,
-        wandb: WandbMirror | None = None,
+        show_progress: bool,
+        wandb: WandbMirror | None,
     ) -> None:
         run.await_event_file()
         super().__init__(
@@ -69,7 +74,6 @@ class RunLogger(TensorboardLogger):
         self.env_step = 0
         self.writer.add_custom_scalars(LAYOUT)
         self._probe = Probe(buffer)
-        self._last_speed = (clock_start, 0, 0.0)  # env step, gradient step, training seconds
         self._cap_is_known = False
         self._memory_watch = (
             MemoryWatch(buffer, cap=settings.memory_cap, rss=monitor.rss)
@@ -79,28 +83,30 @@ class RunLogger(TensorboardLogger):
         self._train_epsilon = 1.0
         self._clock, self._clock_start = clock, clock_start
         self._row_interval = None if evaluates else max(settings.total_env_steps // 100, 1)
-        self._next_row = 0
-        self._last_row = (clock_start, 0.0)  # its env step and training seconds
+        self._next_row = self._next_clock_log = 0
+        self._last_row = (clock_start, 0.0)  # env step, training seconds
+        self._last_speed = (clock_start, 0, 0.0)  # env step, gradient step, training seconds
         self._train_seconds = 0.0
         self._training_since: float | None = None
-        self._train_returns: deque[float] = deque(maxlen=settings.episodes_per_return)
-        self._next_clock_log = 0
-        self._bar = ProgressBar(total_env_steps=settings.total_env_steps, show=show_progress)
+        self._train_returns: deque[float] = deque(maxlen=settings.return_window)
+        self._next_bar_update = 0.0
+        self._bar = tqdm(
+            total=settings.total_env_steps,
+            unit=" steps",
+            desc="warm-up",
+            dynamic_ncols=True,
+            mininterval=_BAR_SECONDS if sys.stderr.isatty() else 30.0,
+            disable=not show_progress,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that later entries depend on, after earlier ones are written."""
         self.writer.flush()
         return {
             "last": {name: getattr(self, name) for name in _LAST_STEPS},
-            "env_step": self.env_step,
-            "cap_is_known": self._cap_is_known,
-            "train_epsilon": self._train_epsilon,
-            "next_row": self._next_row,
-            "last_row": self._last_row,
+            **{name.lstrip("_"): getattr(self, name) for name in _SAVED},
             "train_seconds": self.train_seconds,
             "train_returns": list(self._train_returns),
-            "next_clock_log": self._next_clock_log,
-            "last_speed": self._last_speed,
             "probe": self._probe.state_dict(),
             "wandb": None if self._wandb is None else self._wandb.state_dict(),
         }
@@ -109,18 +115,11 @@ class RunLogger(TensorboardLogger):
         """Continue from what :meth:`state_dict` returned."""
         for name in _LAST_STEPS:
             setattr(self, name, int(state["last"][name]))
-        self.env_step = int(state["env_step"])
-        self._bar.start_at(self.env_step)
-        self._cap_is_known = bool(state["cap_is_known"])
-        self._train_epsilon = float(state["train_epsilon"])
-        self._next_row = int(state["next_row"])
-        last_step, last_seconds = state["last_row"]
-        self._last_row = (int(last_step), float(last_seconds))
+        for name in _SAVED:
+            setattr(self, name, state[name.lstrip("_")])
+        self._bar.n = self._bar.initial = self.env_step
         self._train_seconds = float(state["train_seconds"])
-        self._train_returns.extend(float(value) for value in state["train_returns"])
-        self._next_clock_log = int(state["next_clock_log"])
-        env_step, gradient_step, seconds = state["last_speed"]
-        self._last_speed = (int(env_step), int(gradient_step), float(seconds))
+        self._train_returns.extend(map(float, state["train_returns"]))
         self._probe.load_state_dict(state["probe"])
         if self._wandb is not None and state.get("wandb") is not None:
             self._wandb.load_state_dict(state["wandb"])
@@ -145,13 +144,15 @@ class RunLogger(TensorboardLogger):
         if self._row_interval is not None and env_step >= self._next_row:
             self._next_row = env_step + self._row_interval
             self._add_row(self.monitor.measure())
-        if self._bar.is_due(now):
+        if now >= self._next_bar_update:
+            self._next_bar_update = now + _BAR_SECONDS
             self._update_bar("training")
 
     def before_evaluation(self) -> None:
         """Stop the training clock."""
         self._pause_training_clock()
-        self._update_bar("evaluating", at_once=True)
+        self._update_bar("evaluating")
+        self._bar.refresh()  # the next update may be minutes away
 
     def log_episode(self, env_step: int, episode_return: float, length: int) -> None:
         """Log a training episode."""
@@ -215,16 +216,16 @@ class RunLogger(TensorboardLogger):
 
     def _log_clocks(self) -> MemoryUsage:
         """Log memory, epsilon, lambda, speed and Q values; keep to the memory cap."""
-        message = self._memory_watch and self._memory_watch.check()
-        if message:
-            self._bar.message(message)
+        if self._memory_watch and (message := self._memory_watch.check()):
+            self._bar.write(message, file=sys.stderr)
         buffer = self.buffer
         if isinstance(buffer, CompactVectorReplayBuffer) and not self._cap_is_known:
             self._cap_is_known = buffer.is_capped
             if buffer.is_capped:
-                self._bar.message(
+                self._bar.write(
                     f"replay buffer: its {format_bytes(buffer.max_bytes or 0)} hold "
-                    f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first"
+                    f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first",
+                    file=sys.stderr,
                 )
         values = {
             "train/epsilon": self._train_epsilon,
@@ -277,9 +278,10 @@ class RunLogger(TensorboardLogger):
         self._train_seconds = self.train_seconds
         self._training_since = None
 
-    def _update_bar(self, activity: str, *, at_once: bool = False) -> None:
+    def _update_bar(self, activity: str) -> None:
         evaluated = self.run.rows[-1].eval_return_mean if self.run.rows else None
         returns = {"train": self._train_return(), "eval": evaluated}
         figures = {name: f"{value:.2f}" for name, value in returns.items() if value is not None}
-        figures = {"RSS": format_bytes(self.monitor.rss()), **figures}
-        self._bar.update(activity, self.env_step, figures, at_once=at_once)
+        self._bar.set_description_str(activity, refresh=False)
+        self._bar.set_postfix({"RSS": format_bytes(self.monitor.rss()), **figures}, refresh=False)
+        self._bar.update(self.env_step - self._bar.n)

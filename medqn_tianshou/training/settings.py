@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from medqn_tianshou.training.errors import ConfigError
@@ -69,6 +69,8 @@ class TrainingSettings:
     description: ClassVar[str]
     """What ``--help`` says of the family, with examples."""
     default_task: ClassVar[str]
+    # Where these are no settings of the family.
+    optimizer, max_grad_norm, return_window = "adam", 0.0, 100
     options_class: ClassVar[type[RunOptions]] = RunOptions
     warmup_counts: ClassVar[bool] = False
     """Whether the random steps before the first update are the first of the run's steps, as in the
@@ -171,23 +173,19 @@ class TrainingSettings:
         """Compute the defaults that follow from other values."""
         return {"consolidation_batch_size": values["batch_size"], "memory_cap": None}
 
-    def record(self) -> Settings:
-        """Return each value with its source, by name, without the names of the run."""
+    def written(self) -> dict[str, dict[str, Any]]:
+        """Return each value with its source, by name, as ``config.json`` stores them."""
         names = sorted(field_specs(type(self)).keys() - {*NAMES, "sources"})
         return {
-            name: Setting(getattr(self, name), self.sources.get(name, "flag")) for name in names
+            name: {"value": getattr(self, name), "source": self.sources.get(name, "flag")}
+            for name in names
         }
-
-    def written(self) -> dict[str, dict[str, Any]]:
-        """Return what ``config.json`` stores of the settings."""
-        return {name: asdict(setting) for name, setting in self.record().items()}
 
     @property
     def identity(self) -> dict[str, Any]:
         """What makes a run this run: its names and all values, as JSON has them."""
-        names = {name: getattr(self, name) for name in NAMES}
-        values = {name: setting.value for name, setting in self.record().items()}
-        return dict(json.loads(json.dumps({**names, **values})))
+        names = field_specs(type(self)).keys() - {"sources"}
+        return dict(json.loads(json.dumps({name: getattr(self, name) for name in names})))
 
     @property
     def run_names(self) -> tuple[str, ...]:
@@ -240,18 +238,3 @@ class TrainingSettings:
     def target_copy_env_steps(self) -> int | None:
         """The paper's C_target: environment steps between copies, where it counts these."""
         return None
-
-    @property
-    def optimizer_name(self) -> Optimizer:
-        """The optimizer."""
-        return "adam"
-
-    @property
-    def gradient_norm_limit(self) -> float | None:
-        """The norm to clip the gradient to; None does not clip."""
-        return None
-
-    @property
-    def episodes_per_return(self) -> int:
-        """Training episodes that a training return averages over."""
-        return 100

@@ -1,6 +1,7 @@
 """Bad input to the three scripts: one line with argument, value and remedy; nothing is written."""
 
 import builtins
+from functools import partial
 
 import pytest
 
@@ -110,28 +111,18 @@ BAD = [
 CASES = [(family, *case) for families, *case in BAD for family in families]
 
 
-def error_of(family, capsys, arguments):
-    with pytest.raises(SystemExit) as exit_info:
-        train.main(family, arguments)
-    assert exit_info.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    return line
-
-
 def test_the_table_is_long_enough():
     assert len({(tuple(families), flags) for families, flags, *_ in BAD}) >= 60
 
 
 @pytest.mark.parametrize(("family", "flags", "argument", "value", "remedy"), CASES)
 def test_bad_input_gets_one_line_and_nothing_is_written(
-    tmp_path, monkeypatch, capsys, family, flags, argument, value, remedy
+    tmp_path, monkeypatch, error_line, family, flags, argument, value, remedy
 ):
     (tmp_path / "a_file").write_text("keep me")
     (tmp_path / "a_folder").mkdir()
     monkeypatch.chdir(tmp_path)
-    line = error_of(family, capsys, flags.split())
+    line = error_line(partial(train.main, family), *flags.split())
     assert " error: " in line
     for part in (argument, value, remedy):
         assert part in line
@@ -139,7 +130,7 @@ def test_bad_input_gets_one_line_and_nothing_is_written(
     assert (tmp_path / "a_file").read_text() == "keep me"
 
 
-def test_a_machine_without_minatar_names_the_install_command(tmp_path, monkeypatch, capsys):
+def test_a_machine_without_minatar_names_the_install_command(tmp_path, monkeypatch, error_line):
     real_import = builtins.__import__
 
     def no_minatar(name, *args, **kwargs):
@@ -149,7 +140,8 @@ def test_a_machine_without_minatar_names_the_install_command(tmp_path, monkeypat
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(builtins, "__import__", no_minatar)
-    assert "pip install 'medqn-tianshou[minatar]'" in error_of("minatar", capsys, [])
+    line = error_line(partial(train.main, "minatar"))
+    assert "pip install 'medqn-tianshou[minatar]'" in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,6 +17,7 @@ assert not loaded, loaded
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "code",
     [

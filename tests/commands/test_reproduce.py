@@ -118,6 +118,7 @@ def test_the_best_cell_of_each_line_is_named_with_how_many_there_are():
     assert best_cells(finals) == [("a", ("a", "lr 2"), 2), ("b", ("b", ""), 1)]
 
 
+@pytest.mark.process
 def test_a_killed_command_continues_where_it_stopped(tmp_path):
     out = tmp_path / "short"
     first, second = (out / f"raw/DQN__short_seed{seed}.csv" for seed in (0, 1))
@@ -163,6 +164,7 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     assert "--steps: 500 does not fit the runs of 400 steps" in refused.stderr
 
 
+@pytest.mark.process
 def test_a_failed_run_fails_the_command_with_its_reason(tmp_path):
     result = subprocess.run(
         [*command(tmp_path / "out"), "--seeds", "1", "--steps", "50"],

@@ -19,6 +19,7 @@ from medqn_tianshou.commands.sweep import command as sweep
 from medqn_tianshou.commands.sweep.executors import LocalExecutor, has_ray
 from medqn_tianshou.commands.sweep.runner import Runner
 
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra sweep")
 ENVIRONMENT = {
     **os.environ,

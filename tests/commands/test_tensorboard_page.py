@@ -9,10 +9,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from medqn_tianshou.commands import train
 from medqn_tianshou.training.dashboard import LAYOUT
 
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER and importlib.util.find_spec("selenium")),
-    reason="needs selenium, and Debian's packages chromium and chromium-driver",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.process,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER and importlib.util.find_spec("selenium")),
+        reason="needs selenium, and Debian's packages chromium and chromium-driver",
+    ),
+]
 ALL_CHARTS = (1500, 2600)
 """A window that has all of them: those out of sight are not drawn."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scripts import words_of
 
 from medqn_tianshou.commands import agent, doctor, play
 from medqn_tianshou.commands import main as command
@@ -254,7 +255,7 @@ def test_completion_knows_commands_and_flags(capsys, tmp_path, line, expected):
 
 
 def test_every_command_has_help_and_an_unknown_flag_is_refused(capsys):
-    for prog in command.words_of(command.ROOT):
+    for prog in words_of(command.ROOT):
         with pytest.raises(SystemExit) as exit_info:
             command.main([*prog.split()[1:], "--help"])
         assert exit_info.value.code == 0

@@ -1,6 +1,5 @@
 """The Atari script as a user runs it."""
 
-import csv
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from functools import partial
 
 import pytest
 import torch
+from conftest import SHORT_RUNS
 from scripts import ROOT, load_script
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -19,23 +19,8 @@ from medqn_tianshou.experiments import atari
 
 SCRIPT = ROOT / "atari/atari_medqn.py"
 TASK = "QbertNoFrameskip-v4"
-# Two epochs of 120 steps with an update every 4: 60 gradient steps. Random play keeps the
-# evaluation games short.
-SHORT = "--epoch 2 --step-per-epoch 120 --step-per-collect 4 --buffer-size 300 --test-num 1"
-SHORT = ["--task", TASK, *SHORT.split(), "--eps-test", "1", "--eps-decay-steps", "240"]
-
-
+SHORT = SHORT_RUNS["atari"].split()  # an update every 4 of 240 steps: 60 gradient steps
 main = partial(train.main, "atari")
-
-
-def run_folder(logdir):
-    (config,) = logdir.glob("**/config.json")
-    return config.parent
-
-
-def progress(folder):
-    with (folder / "progress.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def scalars(folder):
@@ -44,13 +29,17 @@ def scalars(folder):
     return {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
 
 
+@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("backend", ["envpool", "ale"])
-def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(tmp_path, backend):
+def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(
+    tmp_path, backend, run_folder, read_csv
+):
     command = [sys.executable, SCRIPT, *SHORT, "--env-backend", backend, "--logdir", tmp_path]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     folder = run_folder(tmp_path)
-    rows, tags = progress(folder), scalars(folder)
+    rows, tags = read_csv(folder / "progress.csv"), scalars(folder)
     summary = json.loads((folder / "summary.json").read_text())
 
     assert [int(row["env_step"]) for row in rows] == [0, 120, 240]
@@ -95,32 +84,38 @@ def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(tmp_p
     assert {"policy_best.pth", "policy_last.pth"} <= {path.name for path in folder.iterdir()}
 
 
-def parameters_after(logdir, *flags):
-    assert main([*SHORT, "--no-progress", "--logdir", str(logdir), *flags]) == 0
-    return torch.load(run_folder(logdir) / "policy_last.pth", weights_only=True)
+@pytest.fixture
+def parameters_after(short_run, last_policy):
+    return lambda logdir, *flags: last_policy(short_run("atari", logdir, *flags))
 
 
 def same(one, other):
     return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(
+    tmp_path, parameters_after, run_folder, read_csv
+):
     first = parameters_after(tmp_path / "a")
     assert same(first, parameters_after(tmp_path / "b"))
     assert not same(first, parameters_after(tmp_path / "c", "--seed", "1"))
-    one, other = (progress(run_folder(tmp_path / name)) for name in "ab")
+    one, other = (read_csv(run_folder(tmp_path / name) / "progress.csv") for name in "ab")
     for key in ("eval_return_mean", "eval_return_std", "train_return", "gradient_step"):
         assert [row[key] for row in one] == [row[key] for row in other]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", ["", "--algo dqn --double --huber --overlap"])
-def test_the_script_and_the_command_give_the_same_parameters(tmp_path, flags):
+def test_the_script_and_the_command_give_the_same_parameters(
+    tmp_path, flags, parameters_after, run_folder, last_policy
+):
     command = parameters_after(tmp_path / "command", *flags.split())
     logdir = tmp_path / "script"
     script = load_script("atari/atari_medqn.py")
     arguments = [*SHORT, "--no-progress", "--logdir", str(logdir), *flags.split()]
     assert script.main(arguments) == 0
-    assert same(command, torch.load(run_folder(logdir) / "policy_last.pth", weights_only=True))
+    assert same(command, last_policy(run_folder(logdir)))
     one, other = (
         json.loads((run_folder(tmp_path / name) / "config.json").read_text())
         for name in ("command", "script")
@@ -128,6 +123,7 @@ def test_the_script_and_the_command_give_the_same_parameters(tmp_path, flags):
     assert one["settings"] == other["settings"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -136,12 +132,15 @@ def test_the_script_and_the_command_give_the_same_parameters(tmp_path, flags):
         "--sampling mixed --consolidation-loss kl --double --dueling --huber --training-num 2",
     ],
 )
-def test_variants_train(tmp_path, flags):
+def test_variants_train(tmp_path, flags, parameters_after):
     initial = parameters_after(tmp_path / "short", "--epoch", "1", *flags.split())
     assert not same(initial, parameters_after(tmp_path / "long", *flags.split()))
 
 
-def test_a_saved_policy_can_be_watched_and_trained_on(tmp_path, capsys):
+@pytest.mark.slow
+def test_a_saved_policy_can_be_watched_and_trained_on(
+    tmp_path, capsys, parameters_after, run_folder
+):
     parameters_after(tmp_path / "first")
     saved = str(run_folder(tmp_path / "first") / "policy_best.pth")
     capsys.readouterr()
@@ -156,7 +155,9 @@ def test_a_saved_policy_can_be_watched_and_trained_on(tmp_path, capsys):
     assert not same(start, parameters_after(tmp_path / "third", "--lr", "1e-12", "--seed", "5"))
 
 
-def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path):
+@pytest.mark.slow
+@pytest.mark.process
+def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path, run_folder, last_policy):
     command = [sys.executable, SCRIPT, *SHORT, "--epoch", "1000", "--logdir", tmp_path]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
@@ -176,17 +177,12 @@ def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path):
     assert output.splitlines()[-7].startswith("interrupted after")
     folder = run_folder(tmp_path)
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
-    assert torch.load(folder / "policy_last.pth", weights_only=True)
+    assert last_policy(folder)
 
 
-def error_of(capsys, *flags):
-    with pytest.raises(SystemExit) as exit_info:
-        main(list(flags))
-    assert exit_info.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    return line
+@pytest.fixture
+def error_of(error_line):
+    return partial(error_line, main)
 
 
 @pytest.mark.parametrize(
@@ -217,19 +213,22 @@ def error_of(capsys, *flags):
         ("--no-such-flag 1", ["--no-such-flag"]),
     ],
 )
-def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, flags, parts):
-    line = error_of(capsys, *flags.split())
+def test_bad_input_gets_one_line_with_argument_value_and_remedy(error_of, flags, parts):
+    line = error_of(*flags.split())
     for part in parts:
         assert part in line
 
 
-def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(capsys, tmp_path):
+@pytest.mark.slow
+def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(
+    error_of, tmp_path, run_folder
+):
     flags = [*SHORT[:2], "--replay", "raw", "--memory-cap", "80M", "--logdir", str(tmp_path)]
-    line = error_of(capsys, *flags, "--buffer-size", "100000")
+    line = error_of(*flags, "--buffer-size", "100000")
     assert "709.1 MB" in line
     assert "--memory-cap 80.0 MB" in line
     fits = int(re.search(r"--buffer-size (\d+)$", line)[1])
-    assert "fits" in error_of(capsys, *flags, "--buffer-size", str(fits + 1))
+    assert "fits" in error_of(*flags, "--buffer-size", str(fits + 1))
     assert list(tmp_path.iterdir()) == []
     assert main([*SHORT, *flags, "--buffer-size", str(fits), "--epoch", "1"]) == 0
     config = json.loads((run_folder(tmp_path) / "config.json").read_text())
@@ -237,7 +236,8 @@ def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(capsys
     assert config["buffer_bytes_at_most"] == pytest.approx(summary["buffer_mb"] * 1e6)
 
 
-def test_a_compact_buffer_over_the_cap_goes_on_with_what_fits(capsys, tmp_path):
+@pytest.mark.slow
+def test_a_compact_buffer_over_the_cap_goes_on_with_what_fits(capsys, tmp_path, run_folder):
     flags = [*SHORT, "--logdir", str(tmp_path), "--memory-cap", "150K", "--no-progress"]
     assert main([*flags, "--epoch", "1", "--step-per-epoch", "600"]) == 0
     said = re.search(r"its 150.0 kB hold (\d+) transitions now, not 300", capsys.readouterr().err)
@@ -247,27 +247,27 @@ def test_a_compact_buffer_over_the_cap_goes_on_with_what_fits(capsys, tmp_path):
     assert summary["buffer_mb"] <= 0.15
 
 
-def test_a_buffer_larger_than_the_machine_is_refused(capsys):
-    line = error_of(capsys, "--replay", "raw", "--buffer-size", "1e12")
+def test_a_buffer_larger_than_the_machine_is_refused(error_of):
+    line = error_of("--replay", "raw", "--buffer-size", "1e12")
     assert "TB" in line or "GB" in line
     assert "has left for it; the largest that fits is --buffer-size" in line
 
 
-def test_a_machine_without_atari_names_the_extra(capsys, monkeypatch):
+def test_a_machine_without_atari_names_the_extra(error_of, monkeypatch):
     monkeypatch.setattr(atari, "atari_tasks", tuple)
-    assert "pip install 'medqn-tianshou[atari]'" in error_of(capsys, "--task", TASK)
+    assert "pip install 'medqn-tianshou[atari]'" in error_of("--task", TASK)
 
 
-def test_a_logdir_that_is_a_file_is_refused(capsys, tmp_path):
+def test_a_logdir_that_is_a_file_is_refused(error_of, tmp_path):
     (tmp_path / "file").write_text("keep me")
-    line = error_of(capsys, *SHORT, "--logdir", str(tmp_path / "file"))
+    line = error_of(*SHORT, "--logdir", str(tmp_path / "file"))
     assert "--logdir" in line
     assert (tmp_path / "file").read_text() == "keep me"
 
 
-def test_a_policy_of_another_network_is_refused(capsys, tmp_path):
+def test_a_policy_of_another_network_is_refused(error_of, tmp_path):
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
-    line = error_of(capsys, *SHORT, "--resume-path", str(tmp_path / "other.pth"))
+    line = error_of(*SHORT, "--resume-path", str(tmp_path / "other.pth"))
     assert "--resume-path" in line
     assert "does not fit" in line
 

@@ -1,8 +1,8 @@
 """The low-dimensional and MinAtar scripts: settings, clocks, and short runs of all of them."""
 
-import csv
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -22,18 +22,14 @@ RUNS = [
     for task in load_settings(family)["task"]
     for algo in load_settings(family)["algo"]
 ]
-LOWDIM = ["--steps", "300", "--warmup-steps", "100", "--no-progress"]
 
 
-def run_folder(logdir):
-    (config,) = logdir.glob("**/config.json")
-    return config.parent
+@pytest.fixture(scope="session")
+def run(short_run):
+    def train_short(family, task, algo, logdir, *flags):
+        return short_run(family, logdir, TASK_FLAGS[family], task, "--algo", algo, *flags)
 
-
-def run(family, task, algo, logdir, *flags):
-    arguments = [TASK_FLAGS[family], task, "--algo", algo, "--logdir", str(logdir), *LOWDIM, *flags]
-    assert train.main(family, arguments) == 0
-    return run_folder(logdir)
+    return train_short
 
 
 @pytest.mark.parametrize(
@@ -78,8 +74,9 @@ def test_settings_are_those_of_the_papers_tables(family, task, algo, expected):
     ) == expected  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "task", "algo"), RUNS)
-def test_every_setting_trains_past_its_first_updates(family, task, algo, tmp_path):
+def test_every_setting_trains_past_its_first_updates(family, task, algo, tmp_path, run, read_csv):
     folder = run(family, task, algo, tmp_path)
     summary = json.loads((folder / "summary.json").read_text())
     settings = json.loads((folder / "config.json").read_text())["settings"]
@@ -88,8 +85,7 @@ def test_every_setting_trains_past_its_first_updates(family, task, algo, tmp_pat
     )
     assert summary["gradient_steps"] == -(-200 // interval) * epochs
     assert summary["status"] == "finished"
-    with (folder / "progress.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "progress.csv")
     assert int(rows[0]["env_step"]) == 100
     assert int(rows[-1]["env_step"]) == summary["env_steps"] == 100 + -(-200 // interval) * interval
 
@@ -107,6 +103,7 @@ def expected_sync_updates(interval, target_interval, start, stop):
     return syncs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "task", "algo"),
     [
@@ -120,23 +117,22 @@ def expected_sync_updates(interval, target_interval, start, stop):
     ],
 )
 def test_the_target_network_is_copied_at_the_papers_env_steps(
-    family, task, algo, tmp_path, monkeypatch
+    family, task, algo, tmp_path, monkeypatch, run, on_learn
 ):
     """C_target counts environment steps, also where C_current does not divide it."""
     syncs, updates = [], []
-    sync_weight, learn = MeDQNPolicy.sync_weight, MeDQNPolicy.learn
+    sync_weight = MeDQNPolicy.sync_weight
 
     def noted_sync(policy):
         syncs.append(len(updates))
         sync_weight(policy)
 
-    def noted_learn(policy, batch, *args, **kwargs):
+    @on_learn
+    def note(policy, batch):
         policy._iter = policy._iter or 1  # without the copy at the very first gradient step
         updates.append(len(batch))
-        return learn(policy, batch, *args, **kwargs)
 
     monkeypatch.setattr(MeDQNPolicy, "sync_weight", noted_sync)
-    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
     run(family, task, algo, tmp_path, "--steps", "1700")
     settings = FAMILIES[family].settings(task, algo=algo)
     interval, target_interval = settings.step_per_collect, settings.target_update_env_steps
@@ -149,15 +145,9 @@ def test_the_target_network_is_copied_at_the_papers_env_steps(
     assert len(expected) >= 1
 
 
-def test_medqn_u_trains_on_its_whole_buffer(tmp_path, monkeypatch):
+def test_medqn_u_trains_on_its_whole_buffer(tmp_path, run, on_learn):
     seen = []
-    learn = MeDQNPolicy.learn
-
-    def noted_learn(policy, batch, *args, **kwargs):
-        seen.append(batch.obs.copy())
-        return learn(policy, batch, *args, **kwargs)
-
-    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    on_learn(lambda _, batch: seen.append(batch.obs.copy()))
     run("lowdim", "MountainCar-v0", "medqn-u", tmp_path)
     assert len(seen) == 200
     for earlier, later in pairwise(seen):
@@ -165,25 +155,18 @@ def test_medqn_u_trains_on_its_whole_buffer(tmp_path, monkeypatch):
         np.testing.assert_array_equal(earlier[1:], later[:-1])  # one in, one out, in order
 
 
-def test_episodes_are_recorded_with_their_exact_env_step(tmp_path):
+def test_episodes_are_recorded_with_their_exact_env_step(tmp_path, run, read_csv):
     folder = run("lowdim", "Acrobot-v1", "dqn", tmp_path, "--max-episode-steps", "70")
-    with (folder / "episodes.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "episodes.csv")
     ends = [int(row["env_step"]) for row in rows]
     assert np.diff([0, *ends]).tolist() == [int(row["length"]) for row in rows]
     assert len(rows) >= 4
     assert all(float(row["return"]) <= -1 for row in rows)
 
 
-def test_a_timeout_is_terminal_unless_told_otherwise(tmp_path, monkeypatch):
+def test_a_timeout_is_terminal_unless_told_otherwise(tmp_path, run, on_learn):
     flags = []
-    learn = MeDQNPolicy.learn
-
-    def noted_learn(policy, batch, *args, **kwargs):
-        flags.append((batch.terminated.any(), batch.truncated.any()))
-        return learn(policy, batch, *args, **kwargs)
-
-    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    on_learn(lambda _, batch: flags.append((batch.terminated.any(), batch.truncated.any())))
     limit = ["--max-episode-steps", "20"]
     run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "a", *limit)
     assert set(flags) == {(True, False)}
@@ -192,20 +175,14 @@ def test_a_timeout_is_terminal_unless_told_otherwise(tmp_path, monkeypatch):
     assert set(flags) == {(False, True)}
 
 
-def test_dqn_s_draws_from_its_buffer(tmp_path, monkeypatch):
+def test_dqn_s_draws_from_its_buffer(tmp_path, run, on_learn):
     distinct = []
-    learn = MeDQNPolicy.learn
-
-    def noted_learn(policy, batch, *args, **kwargs):
-        distinct.append(len(np.unique(batch.obs, axis=0)))
-        return learn(policy, batch, *args, **kwargs)
-
-    monkeypatch.setattr(MeDQNPolicy, "learn", noted_learn)
+    on_learn(lambda _, batch: distinct.append(len(np.unique(batch.obs, axis=0))))
     run("lowdim", "MountainCar-v0", "dqn-s", tmp_path)
     assert 15 < np.mean(distinct) < 25  # 32 draws with replacement from 32 give 20.4 on average
 
 
-def test_the_warm_up_plays_at_random(tmp_path, monkeypatch):
+def test_the_warm_up_plays_at_random(tmp_path, monkeypatch, run):
     rates = []
     exploration_noise = MeDQNPolicy.exploration_noise
 
@@ -218,13 +195,16 @@ def test_the_warm_up_plays_at_random(tmp_path, monkeypatch):
     assert rates == [1.0] * 100 + [pytest.approx(0.01)] * 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", sorted(set(RunSeeds.__dataclass_fields__) - {"test_envs"}))
-def test_every_source_of_randomness_follows_its_seed(source, tmp_path, monkeypatch):
+def test_every_source_of_randomness_follows_its_seed(
+    source, tmp_path, monkeypatch, run, last_policy
+):
     seeds = RunSeeds.from_run_seed(0)
 
     def parameters(name):
         folder = run("lowdim", "Catcher", "medqn-r", tmp_path / name)
-        return torch.load(folder / "policy_last.pth", weights_only=True)["model.advantage.0.weight"]
+        return last_policy(folder)["model.advantage.0.weight"]
 
     monkeypatch.setattr(RunSeeds, "from_run_seed", lambda seed: seeds)
     first = parameters("first")
@@ -237,10 +217,12 @@ def test_every_source_of_randomness_follows_its_seed(source, tmp_path, monkeypat
     ("family", "task", "algo"),
     [("lowdim", "Catcher", "medqn-u"), ("minatar", "breakout", "medqn-r")],
 )
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(family, task, algo, tmp_path):
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(
+    family, task, algo, tmp_path, run, last_policy
+):
     def parameters(name, *flags):
         folder = run(family, task, algo, tmp_path / name, *flags)
-        return torch.load(folder / "policy_last.pth", weights_only=True)["model.advantage.0.weight"]
+        return last_policy(folder)["model.advantage.0.weight"]
 
     first = parameters("a")
     assert torch.equal(first, parameters("b"))
@@ -264,21 +246,19 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(family, task,
         ("minatar", "--eps-train 2", ["--eps-train", "'2'", "at most 1"]),
     ],
 )
-def test_bad_input_gets_one_line_with_argument_value_and_remedy(capsys, family, flags, parts):
-    with pytest.raises(SystemExit) as exit_info:
-        train.main(family, flags.split())
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_bad_input_gets_one_line_with_argument_value_and_remedy(error_line, family, flags, parts):
+    line = error_line(partial(train.main, family), *flags.split())
     for part in parts:
         assert part in line
 
 
-def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(tmp_path):
+def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(
+    tmp_path, run, read_csv, last_policy
+):
     flags = ("--steps", "520", "--eval-every", "200", "--eval-episodes", "2")
     evaluated = run("minatar", "breakout", "medqn-r", tmp_path / "evaluated", *flags)
     plain = run("minatar", "breakout", "medqn-r", tmp_path / "plain", *flags[:2])
-    with (evaluated / "progress.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(evaluated / "progress.csv")
     assert [int(row["env_step"]) for row in rows] == [100, 200, 400, 520]
     assert all(float(row["eval_return_mean"]) >= 0 for row in rows)
     summary = json.loads((evaluated / "summary.json").read_text())
@@ -286,7 +266,5 @@ def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(t
     assert (evaluated / "policy_best.pth").exists()
     assert not (plain / "policy_best.pth").exists()
     # Greedy evaluations draw none of the numbers that training draws.
-    states = [
-        torch.load(folder / "policy_last.pth", weights_only=True) for folder in (evaluated, plain)
-    ]
+    states = [last_policy(folder) for folder in (evaluated, plain)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])

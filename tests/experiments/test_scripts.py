@@ -6,37 +6,32 @@ import sys
 
 import pytest
 import torch
+from conftest import SHORT_RUNS
 from scripts import ROOT, load_script
 
-from medqn_tianshou.commands import train
-
 TASK_FLAGS = {"lowdim": "--task", "minatar": "--game"}
-SHORT = ["--steps", "300", "--warmup-steps", "100", "--no-progress"]
-
-
-def run_folder(logdir):
-    (config,) = logdir.glob("**/config.json")
-    return config.parent
+SHORT = [*SHORT_RUNS["minatar"].split(), "--no-progress"]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     ("family", "task", "algo"),
     [("lowdim", "Catcher", "medqn-u"), ("minatar", "breakout", "medqn-r")],
 )
-def test_the_script_and_the_command_give_the_same_parameters(family, task, algo, tmp_path):
+def test_the_script_and_the_command_give_the_same_parameters(
+    family, task, algo, tmp_path, short_run, run_folder, last_policy
+):
     flags = ("--eval-every", "150", "--eval-episodes", "1", "--bootstrap-timeouts")
-    arguments = [TASK_FLAGS[family], task, "--algo", algo, *SHORT, *flags]
-    assert train.main(family, [*arguments, "--logdir", str(tmp_path / "command")]) == 0
+    flags = [TASK_FLAGS[family], task, "--algo", algo, *flags]
+    one = last_policy(short_run(family, tmp_path / "command", *flags))
     script = load_script(f"{family}/{family}_medqn.py")
-    assert script.main([*arguments, "--logdir", str(tmp_path / "script")]) == 0
-    one, other = (
-        torch.load(run_folder(tmp_path / name) / "policy_last.pth", weights_only=True)
-        for name in ("command", "script")
-    )
+    assert script.main([*flags, *SHORT, "--logdir", str(tmp_path / "script")]) == 0
+    other = last_policy(run_folder(tmp_path / "script"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_run_from_the_shell_prints_its_summary(tmp_path):
+@pytest.mark.process
+def test_a_run_from_the_shell_prints_its_summary(tmp_path, run_folder):
     script = "minatar/minatar_medqn.py"
     command = [sys.executable, script, "--game", "breakout", "--logdir", tmp_path, *SHORT]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,6 +1,5 @@
 """The sine experiment of the paper's Figure 1."""
 
-import csv
 import re
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -74,10 +73,13 @@ def test_consolidation_inputs_stay_within_the_first_interval(monkeypatch):
     assert 0.98 < np.max(drawn) <= 1
 
 
-def run(out, *flags):
-    assert command.main(["--updates", "20", "--out", str(out), *flags]) == 0
-    with (out / "errors.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+@pytest.fixture
+def run(read_csv):
+    def write_figure(out, *flags):
+        assert command.main(["--updates", "20", "--out", str(out), *flags]) == 0
+        return read_csv(out / "errors.csv")
+
+    return write_figure
 
 
 def printed_errors(text):
@@ -91,7 +93,7 @@ def printed_errors(text):
     }
 
 
-def test_the_command_writes_its_files_and_prints_what_they_hold(tmp_path, capsys):
+def test_the_command_writes_its_files_and_prints_what_they_hold(tmp_path, capsys, run):
     out = tmp_path / "new/fig1"
     rows = run(out, "--seeds", "3")
     text = capsys.readouterr().out
@@ -126,7 +128,7 @@ def test_the_command_writes_its_files_and_prints_what_they_hold(tmp_path, capsys
         assert part in readme
 
 
-def test_one_seed_is_printed_as_it_is_and_runs_repeat(tmp_path, capsys):
+def test_one_seed_is_printed_as_it_is_and_runs_repeat(tmp_path, capsys, run):
     rows = run(tmp_path, "--seeds", "1")
     numbers = [cell for cells in printed_errors(capsys.readouterr().out).values() for cell in cells]
     assert numbers == [[pytest.approx(float(row["mse"]), rel=0.051)] for row in rows]
@@ -142,16 +144,6 @@ def test_the_published_table_follows_from_the_published_errors():
     assert vars(args) == vars(command.make_parser().parse_args([]))
 
 
-def error_line(capsys, *flags):
-    with pytest.raises(SystemExit) as exit_info:
-        command.main(list(flags))
-    assert exit_info.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    return line
-
-
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
@@ -163,20 +155,20 @@ def error_line(capsys, *flags):
         ("--out", ["--out"]),
     ],
 )
-def test_bad_flags_get_one_line(capsys, flags, parts):
-    line = error_line(capsys, *flags.split())
+def test_bad_flags_get_one_line(error_line, flags, parts):
+    line = error_line(command.main, *flags.split())
     assert all(part in line for part in parts)
 
 
-def test_a_folder_that_is_a_file_is_refused(capsys, tmp_path):
+def test_a_folder_that_is_a_file_is_refused(error_line, tmp_path):
     (tmp_path / "file").write_text("keep me")
-    assert "--out" in error_line(capsys, "--out", str(tmp_path / "file"))
+    assert "--out" in error_line(command.main, "--out", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "keep me"
 
 
-def test_another_readme_is_not_overwritten(capsys, tmp_path):
+def test_another_readme_is_not_overwritten(error_line, tmp_path):
     (tmp_path / "README.md").write_text("# My project\n")
-    line = error_line(capsys, "--out", str(tmp_path))
+    line = error_line(command.main, "--out", tmp_path)
     assert "README.md" in line
     assert "name another folder" in line
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]

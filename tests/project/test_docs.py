@@ -6,13 +6,13 @@ from functools import partial
 from importlib import import_module
 
 import pytest
-from scripts import ROOT, load_script
+from scripts import ROOT, load_script, words_of
 
 import medqn_tianshou
 from medqn_tianshou.commands.figures import forgetting, sine
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.main import ROOT as COMMANDS
-from medqn_tianshou.commands.main import find, words_of
+from medqn_tianshou.commands.main import find
 from medqn_tianshou.commands.reproduce import make_parser as make_figures_parser
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.figures import load_figures
@@ -72,7 +72,7 @@ def check(command):
     if first == "medqn":
         medqn_command, prog, rest = find(words)
         assert prog != "medqn", f"{command}: no such command"
-        if medqn_command.make_parser is None or len(prog.split()) > len(words):
+        if medqn_command.module is None or len(prog.split()) > len(words):
             assert rest == list(medqn_command.first_arguments), command  # the name alone
         else:
             medqn_command.make_parser(prog).parse_args(rest)

@@ -14,20 +14,17 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 from tianshou.data import Batch, VectorReplayBuffer
 
-from medqn_tianshou.commands import train
 from medqn_tianshou.training.dashboard import LAYOUT, Probe
 
 STEPS, WARMUP = 3300, 1000
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    logdir = tmp_path_factory.mktemp("log")
-    flags = f"--steps {STEPS} --warmup-steps {WARMUP} --algo medqn-u --no-progress".split()
-    flags += ["--target-update-env-steps", "1000", "--logdir", str(logdir)]
-    assert train.main("minatar", flags) == 0
-    (config,) = logdir.glob("**/config.json")
-    return config.parent
+def run(tmp_path_factory, short_run):
+    flags = f"--steps {STEPS} --warmup-steps {WARMUP} --algo medqn-u".split()
+    flags += ["--target-update-env-steps", "1000"]
+    return short_run("minatar", tmp_path_factory.mktemp("log"), *flags)
 
 
 @pytest.fixture(scope="module")

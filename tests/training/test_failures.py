@@ -7,9 +7,10 @@ from tianshou.data import Batch
 from medqn_tianshou.envs.atari import make_atari_envs
 from medqn_tianshou.envs.workers import DeadWorkerError
 from medqn_tianshou.replay import CompactVectorReplayBuffer
-from medqn_tianshou.training.memory_watch import MemoryWatch
+from medqn_tianshou.training.replay_memory import MemoryWatch
 
 
+@pytest.mark.process
 def test_a_dead_environment_worker_is_named():
     envs = make_atari_envs(
         task="QbertNoFrameskip-v4", num_envs=2, seed=0, training=True, backend="ale"

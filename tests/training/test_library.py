@@ -77,6 +77,7 @@ def test_every_family_states_what_a_run_needs(family):
     assert family.observation_space(settings).shape
 
 
+@pytest.mark.process
 def test_the_snippet_of_the_docs_runs_without_argparse(tmp_path):
     page = (ROOT / "docs/own_code.md").read_text()
     (code,) = [c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "LOWDIM" in c]

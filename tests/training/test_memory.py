@@ -121,6 +121,7 @@ def test_peak_remembers_what_was_freed_and_tags_are_written_in_mb():
     assert writer.scalars["memory/peak_rss_mb"] == (usage.peak_rss / 1e6, 42)
 
 
+@pytest.mark.process
 def test_children_are_counted():
     monitor = MemoryMonitor()
     before = monitor.measure().children_rss

@@ -15,6 +15,8 @@ from resume_runs import (
     train_and_kill,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("family", "flags"),

@@ -29,6 +29,7 @@ from medqn_tianshou.training.run_folder import RunFolder
 FLAGS = f"--task MountainCar-v0 --algo medqn-u {LOWDIM}".split()
 OFTEN = ("--checkpoint-every", "60")
 main = SCRIPTS["lowdim"].main
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
     assert not (run_folder(tmp_path) / "checkpoints").exists()
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path, capsys, whole):
     command = [sys.executable, ROOT / "lowdim/lowdim_medqn.py", *FLAGS, "--logdir", tmp_path]
     with subprocess.Popen(
@@ -154,7 +156,7 @@ def test_a_checkpoint_of_another_run_is_refused(killed, tmp_path, monkeypatch, c
     shutil.rmtree(killed / "checkpoints")
     shutil.copytree(other / "checkpoints", killed / "checkpoints")
     first, *_ = error_of(capsys, "--resume", killed)
-    assert "of another run (seed is 1, not 0)" in first
+    assert "of another run (seed was 1, not 0)" in first
 
 
 def test_a_write_that_was_cut_short_does_not_count(killed, capsys, whole):
@@ -188,7 +190,7 @@ def test_a_full_disk_ends_the_run_with_a_line_and_earlier_checkpoints_intact(
 
 
 def test_two_processes_on_one_run_folder_the_second_is_refused(killed, capsys):
-    run = RunFolder.reopen(killed)
+    run = RunFolder(killed)
     (line,) = error_of(capsys, "--resume", killed)
     assert f"argument --resume: {killed} is in use by process {os.getpid()}" in line
     flags = [*FLAGS, "--auto-resume", "--logdir", killed.parents[3]]

@@ -20,6 +20,7 @@ FLAGS = (
 )
 TIMED = ("time", "speed", "per_s", "memory/")
 BLOCK = 32768
+pytestmark = pytest.mark.slow
 
 
 class StubRun:

@@ -46,7 +46,7 @@ def _wait_until_free(folder: Path) -> None:
     """Wait until the process of an earlier attempt, whose parent was killed, has ended."""
     while True:
         try:
-            RunFolder.reopen(folder).unlock()
+            RunFolder(folder).unlock()
             return
         except RunFolderError as error:
             print(f"{folder} {error}", flush=True)

@@ -75,7 +75,7 @@ def settings_of(config: RunConfig) -> TrainingSettings:
     """
     settings_class = SETTINGS_CLASSES[family_of(config)]
     default = resolve_settings(settings_class, task=config.task, algo=config.algo)
-    known = {name: s for name, s in config.settings.items() if name in default.record()}
+    known = {name: s for name, s in config.settings.items() if name in default.sources}
     return replace(
         default,
         seed=config.seed,

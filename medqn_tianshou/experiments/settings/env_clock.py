@@ -3,7 +3,7 @@
 Both train in one environment, and all their clocks count its steps.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from medqn_tianshou.experiments.settings.files import load_settings, nearest
@@ -22,7 +22,9 @@ class EnvClockSettings(TrainingSettings):
     max_episode_steps: Annotated[
         CountOrZero, Flag("steps after which an episode is truncated; 0: never", RUN)
     ]
-    return_window: Annotated[Count, Flag("training episodes that a return averages over", RUN)]
+    return_window: Annotated[Count, Flag("training episodes that a return averages over", RUN)] = (
+        field()
+    )
     eval_every: Annotated[
         CountOrZero,
         Flag(
@@ -37,8 +39,10 @@ class EnvClockSettings(TrainingSettings):
     target_update_env_steps: Annotated[
         Count, Flag("C_target: environment steps between target network copies", DQN)
     ]
-    max_grad_norm: Annotated[Weight, Flag("clip the gradient to this norm; 0 does not clip", DQN)]
-    optimizer: Optimizer
+    max_grad_norm: Annotated[
+        Weight, Flag("clip the gradient to this norm; 0 does not clip", DQN)
+    ] = field()
+    optimizer: Optimizer = field()
     init: Annotated[
         Initialization,
         Flag("initialization of the network: torch's, or Kaiming of all or the last layer", DQN),
@@ -83,21 +87,6 @@ class EnvClockSettings(TrainingSettings):
     def target_copy_env_steps(self) -> int | None:
         """The paper's C_target."""
         return self.target_update_env_steps
-
-    @property
-    def optimizer_name(self) -> Optimizer:
-        """The optimizer."""
-        return self.optimizer
-
-    @property
-    def gradient_norm_limit(self) -> float | None:
-        """The norm to clip the gradient to; None does not clip."""
-        return self.max_grad_norm or None
-
-    @property
-    def episodes_per_return(self) -> int:
-        """Training episodes that a training return averages over."""
-        return self.return_window
 
 
 _GAMES = sorted(load_settings("minatar")["task"])
