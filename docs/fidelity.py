@@ -155,7 +155,7 @@ def page() -> str:
     parts = [HEAD]
     for family, (title, task, algo, rows) in FAMILY_ROWS.items():
         settings = resolve_settings(SETTINGS_CLASSES[family], task=task, algo=algo)
-        values = {name: setting.value for name, setting in settings.record().items()}
+        values = {name: entry["value"] for name, entry in settings.written().items()}
         if family == "lowdim":
             shared = {**values, "replay": "compact"}
             parts.append(f"## All tasks\n\n{table(ALL, shared)}\n")
