@@ -24,6 +24,7 @@ class AtariFamily(Family[AtariSettings]):
     """Atari games on EnvPool or ale-py."""
 
     settings_class = AtariSettings
+    network_class = NatureQNetwork
     process_nbytes = 1000 * MB
     extra = "atari"
 
@@ -50,8 +51,8 @@ class AtariFamily(Family[AtariSettings]):
         self, settings: AtariSettings, *, seed: int = 0, render_mode: str | None = None
     ) -> gym.Env[Any, Any]:
         """Build one whole game with its own score."""
-        envs = self._one_env(settings, seed, render_mode)
-        env: gym.Env[Any, Any] = envs.get_env_attr("unwrapped")[0]
+        env: gym.Env[Any, Any]
+        (env,) = self._one_env(settings, seed, render_mode).get_env_attr("unwrapped")
         return env
 
     def _one_env(self, settings: AtariSettings, seed: int, mode: str | None) -> BaseVectorEnv:
@@ -66,17 +67,12 @@ class AtariFamily(Family[AtariSettings]):
             **options,
         )
 
-    def make_network(
-        self, settings: AtariSettings, env: Any, device: str = "cpu"
-    ) -> NatureQNetwork:
-        """Build the network of the Nature paper."""
-        return NatureQNetwork(
-            observation_shape=env.observation_space.shape,
-            action_count=int(env.action_space.n),
-            dueling=settings.dueling,
-            scale_uint8=bool(settings.scale_obs),
-            channels_last=torch.device(device).type == "cpu",  # faster there, see docs/speed.md
-        ).to(device)
+    def network_options(self, settings: AtariSettings, device: str) -> dict[str, Any]:
+        """Return how pixels are scaled and laid out."""
+        return {
+            "scale_uint8": bool(settings.scale_obs),
+            "channels_last": torch.device(device).type == "cpu",  # faster there, see docs/speed.md
+        }
 
     def observation_space(self, settings: AtariSettings) -> gym.Space[Any]:
         """Return the space of one observation, without the game, which takes a second to load."""

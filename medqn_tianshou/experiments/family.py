@@ -3,20 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
+from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.experiments.settings import algorithms, load_settings, resolve_settings
-from medqn_tianshou.training.build import (
-    build_policy,
-    load_parameters,
-    make_collector,
-    make_training,
-)
+from medqn_tianshou.training import build
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.options import RunOptions
@@ -31,6 +28,7 @@ class Family(ABC, Generic[S]):
     """What the experiments of a family have in common, and what they do differently from others."""
 
     settings_class: type[S]
+    network_class: Callable[..., QNetwork]
     process_nbytes: ClassVar[int]
     """The memory of a run beside its replay buffer: measured peaks, and a tenth more."""
     extra: ClassVar[str | None] = None
@@ -87,12 +85,21 @@ class Family(ABC, Generic[S]):
         :param render_mode: ``"rgb_array"`` or None.
         """
 
-    @abstractmethod
     def make_network(self, settings: S, env: Any, device: str = "cpu") -> torch.nn.Module:
         """Build the Q network on its device.
 
         :param env: an environment, or whatever has its spaces.
         """
+        return self.network_class(
+            observation_shape=env.observation_space.shape or (),
+            action_count=int(env.action_space.n),
+            dueling=settings.dueling,
+            **self.network_options(settings, device),
+        ).to(device)
+
+    def network_options(self, settings: S, device: str) -> dict[str, Any]:
+        """Return the arguments of the network that other families' networks do not have."""
+        return {}
 
     def observation_space(self, settings: S) -> gym.Space[Any]:
         """Return the space of one observation."""
@@ -106,14 +113,9 @@ class Family(ABC, Generic[S]):
 
         :param envs: vector environments, for their spaces.
         """
-        spaces = _Spaces(envs)
-        return build_policy(
-            settings,
-            model=self.make_network(settings, spaces, device),
-            observation_space=spaces.observation_space,
-            action_space=spaces.action_space,
-            sampler_seed=sampler_seed,
-        )
+        spaces = {name: getattr(envs, name)[0] for name in ("observation_space", "action_space")}
+        network = self.make_network(settings, SimpleNamespace(**spaces), device)
+        return build.build_policy(settings, model=network, sampler_seed=sampler_seed, **spaces)
 
     def make_training(
         self,
@@ -131,21 +133,19 @@ class Family(ABC, Generic[S]):
         seeds = seed_everything(settings.seed)
         train_envs = self.make_train_envs(settings, seeds.train_envs)
         test_envs = self.make_test_envs(settings, seeds.test_envs)
+        device, sampler_seed = options.torch_device, seeds.state_sampler
         policy = self.make_policy(
-            settings,
-            envs=train_envs,
-            sampler_seed=seeds.state_sampler,
-            device=options.torch_device,
+            settings, envs=train_envs, sampler_seed=sampler_seed, device=device
         )
         if options.resume_path is not None:
-            load_parameters(policy, options.resume_path)
+            build.load_parameters(policy, options.resume_path)
         replay = make_replay(settings, train_envs, seed=seeds.replay)
-        return make_training(
+        return build.make_training(
             settings,
             options,
             policy=policy,
             replay=replay,
-            train_collector=make_collector(settings, policy, train_envs, replay),
+            train_collector=build.make_collector(settings, policy, train_envs, replay),
             test_envs=test_envs,
             on_collect=None if watch_policy is None else partial(watch_policy, policy),
         )
@@ -153,11 +153,3 @@ class Family(ABC, Generic[S]):
     def watch(self, settings: S, options: RunOptions) -> None:
         """Play with the policy of ``options.resume_path`` and print the scores."""
         raise ConfigError("watch", True, f"is not for {self.name}; use medqn play RUN")
-
-
-class _Spaces:
-    """The spaces of one of several equal environments."""
-
-    def __init__(self, envs: Any) -> None:
-        self.observation_space = envs.observation_space[0]
-        self.action_space = envs.action_space[0]

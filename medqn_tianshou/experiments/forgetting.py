@@ -2,11 +2,13 @@
 
 import csv
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.files.atomic import write_text_atomically
 
 STATE = np.array([[-0.70167243, 0.04185214]], dtype=np.float32)
 Changes = list[tuple[int, int]]
@@ -24,28 +26,25 @@ class GreedyActionLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._action: int | None = None
-        self._is_open = False
+        self._file: IO[str] | None = None
 
     def __call__(self, policy: MeDQNPolicy, env_step: int) -> None:
         """Log the greedy action if it has changed."""
-        if not self._is_open:
-            self._open(env_step)
+        self._file = self._file or self._open(env_step)
         with torch.no_grad():
             action = int(policy.model(STATE)[0].argmax())
         if action != self._action:
             self._action = action
             self._file.write(f"{env_step},{action}\n")
 
-    def _open(self, env_step: int) -> None:
+    def _open(self, env_step: int) -> IO[str]:
         before = read_changes(self._path) if self._path.exists() else []
         kept = [change for change in before if change[0] < env_step]
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_suffix(".part")
-        aside.write_text("".join(f"{step},{action}\n" for step, action in kept))
-        aside.replace(self._path)
+        text = "".join(f"{step},{action}\n" for step, action in kept)
+        write_text_atomically(self._path, text)
         self._action = kept[-1][1] if kept else None
-        self._file = self._path.open("a", buffering=1)  # by lines: a killed process loses none
-        self._is_open = True
+        return self._path.open("a", buffering=1)  # by lines: a killed process loses none
 
 
 def read_changes(path: Path) -> Changes:

@@ -17,6 +17,7 @@ class LowDimFamily(EnvClockFamily[LowDimSettings]):
     """MountainCar and Acrobot of Gymnasium; Catcher and Pixelcopter of this package."""
 
     settings_class = LowDimSettings
+    network_class = MLPQNetwork
 
     def make_env(
         self, settings: LowDimSettings, *, seed: int = 0, render_mode: str | None = None
@@ -29,15 +30,9 @@ class LowDimFamily(EnvClockFamily[LowDimSettings]):
             render_mode=render_mode,
         )
 
-    def make_network(self, settings: LowDimSettings, env: Any, device: str = "cpu") -> MLPQNetwork:
-        """Build a network of fully connected layers."""
-        return MLPQNetwork(
-            observation_shape=env.observation_space.shape or (),
-            action_count=int(env.action_space.n),
-            hidden_sizes=settings.hidden_sizes,
-            dueling=settings.dueling,
-            initialization=settings.init,
-        ).to(device)
+    def network_options(self, settings: LowDimSettings, device: str) -> dict[str, Any]:
+        """Return the widths of the layers, and their initialization."""
+        return {"hidden_sizes": settings.hidden_sizes, "initialization": settings.init}
 
 
 LOWDIM = LowDimFamily()

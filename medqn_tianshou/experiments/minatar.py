@@ -16,6 +16,7 @@ class MinAtarFamily(EnvClockFamily[MinAtarSettings]):
     """MinAtar games with their full action set."""
 
     settings_class = MinAtarSettings
+    network_class = MinAtarQNetwork
     extra = "minatar"
 
     def make_env(
@@ -33,16 +34,9 @@ class MinAtarFamily(EnvClockFamily[MinAtarSettings]):
         limit = settings.max_episode_steps
         return TimeLimit(env, limit) if limit else env
 
-    def make_network(
-        self, settings: MinAtarSettings, env: Any, device: str = "cpu"
-    ) -> MinAtarQNetwork:
-        """Build the network of MinAtar's own experiments."""
-        return MinAtarQNetwork(
-            observation_shape=env.observation_space.shape or (),
-            action_count=int(env.action_space.n),
-            dueling=settings.dueling,
-            initialization=settings.init,
-        ).to(device)
+    def network_options(self, settings: MinAtarSettings, device: str) -> dict[str, Any]:
+        """Return the initialization."""
+        return {"initialization": settings.init}
 
 
 MINATAR = MinAtarFamily()

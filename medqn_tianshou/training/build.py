@@ -27,11 +27,8 @@ from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
 from medqn_tianshou.training.run_folder import describe_run
-from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.settings import NAMES, TrainingSettings
 from medqn_tianshou.training.wandb_mirror import check_wandb, open_wandb
-
-GRADIENT_CLOCK_OFF = sys.maxsize
-"""A ``target_update_freq`` that is never reached: environment steps are counted instead."""
 
 
 def build_policy(
@@ -45,7 +42,6 @@ def build_policy(
     """Build the policy that the settings describe, with its optimizer.
 
     :param model: the Q network, on its device.
-    :param observation_space: the space of one observation.
     """
     return FastMeDQNPolicy(
         model=model,
@@ -54,7 +50,8 @@ def build_policy(
         observation_space=observation_space,
         discount_factor=settings.gamma,
         estimation_step=settings.n_step,
-        target_update_freq=settings.target_copy_gradient_steps or GRADIENT_CLOCK_OFF,
+        # Never by gradient steps where the training loop counts environment steps.
+        target_update_freq=settings.target_copy_gradient_steps or sys.maxsize,
         is_double=settings.double,
         clip_loss_grad=settings.huber,
         state_sampler=make_state_sampler(
@@ -121,7 +118,6 @@ def make_training(
 ) -> Training:
     """Open the run folder, new or to resume, and build the training.
 
-    :param train_collector: explores and stores in the replay buffer.
     :param test_envs: the environments to evaluate in; None does not evaluate.
     :param on_collect: called with the environment step before each collect.
     :raises ConfigError: if an option cannot be followed.
@@ -134,10 +130,7 @@ def make_training(
         run.write_json(
             "config.json",
             {
-                "family": settings.family,
-                "task": settings.task,
-                "algo": settings.algo,
-                "seed": settings.seed,
+                **{name: getattr(settings, name) for name in ("family", *NAMES)},
                 "device": options.torch_device,
                 "settings": settings.written(),
                 "buffer_bytes_at_most": replay.nbytes_at_most,

@@ -52,7 +52,6 @@ class Probe:
     greedy action in one of them was forgotten or learned (Figure 2 of the paper, live). They have
     a generator of their own, so that a run's numbers are the same without them.
 
-    :param buffer: the replay buffer.
     :param size: how many states, or the size of the buffer if that is smaller.
     """
 
@@ -77,14 +76,11 @@ class Probe:
             self._states = RealStateSampler(seed=0).sample(self._size, self._buffer)
         q_BA: torch.Tensor = policy.model(self._states)[0]
         target_q_BA: torch.Tensor = policy.model_old(self._states)[0]
-        figures = torch.stack(
-            (
-                q_BA.max(dim=1).values.mean(),
-                q_BA.abs().max(),
-                (q_BA - target_q_BA).pow(2).mean().sqrt(),
-            )
-        ).tolist()
-        values = dict(zip(("q_mean", "q_abs_max", "target_drift"), figures, strict=True))
+        values = {
+            "q_mean": q_BA.max(dim=1).values.mean().item(),
+            "q_abs_max": q_BA.abs().max().item(),
+            "target_drift": (q_BA - target_q_BA).pow(2).mean().sqrt().item(),
+        }
         greedy_B = q_BA.argmax(dim=1).cpu().numpy()
         if self._greedy_B is not None:
             values["churn"] = float((greedy_B != self._greedy_B).mean())
@@ -104,14 +100,12 @@ class Probe:
 def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -> None:
     """Write a run's settings and final figures for the HParams tab.
 
-    :param writer: a TensorBoard ``SummaryWriter``.
     :param folder: the run's folder.
     :param metrics: the final figures; those that are None are left out.
     """
-    try:
-        config = json.loads((folder / "config.json").read_text())
-    except FileNotFoundError:  # a training built by hand has none
+    if not (folder / "config.json").exists():  # a training built by hand has none
         return
+    config = json.loads((folder / "config.json").read_text())
     values = {name: entry["value"] for name, entry in config["settings"].items()}
     values |= {name: config[name] for name in ("task", "algo", "seed", "device")}
     plain = {
