@@ -21,7 +21,6 @@ from medqn_tianshou.experiments.settings import (
     settings_of,
 )
 from medqn_tianshou.experiments.settings import atari as atari_settings
-from medqn_tianshou.replay import tianshou_buffers
 from medqn_tianshou.training import settings as training_settings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfig
@@ -104,7 +103,6 @@ def test_every_setting_builds_a_policy(algo, task):
         (training_settings.Sampling, samplers.Sampling),
         (training_settings.ConsolidationKind, loss.ConsolidationKind),
         (training_settings.Reduction, loss.Reduction),
-        (training_settings.Replay, tianshou_buffers.Replay),
         (atari_settings.Backend, atari_envs.Backend),
     ],
 )
