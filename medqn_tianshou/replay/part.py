@@ -105,7 +105,7 @@ class Part:
         """Whether an observation is the newest successor, in all frames of its stack that count."""
         if not self.run_is_open:
             return False
-        _, row, lead = self.runs.table[-1].tolist()
+        _, row, lead = self.runs.newest
         for name, store in self.stores.items():
             newest = store.next - 1
             for back, frame in enumerate(stacks[name][: -1 - self.stack_num : -1]):

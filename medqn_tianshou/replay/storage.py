@@ -80,10 +80,11 @@ class Storage:
                 successors[name] = successors[name].astype(store.dtype)
         # Python's own numbers are quicker to handle one by one than numpy's.
         values = {name: v.tolist() if v.ndim == 1 else v for name, v in fields.items()}
-        ends = (np.asarray(flags).tolist() for flags in (batch.terminated, batch.truncated))
+        terminated = np.asarray(batch.terminated).tolist()
+        truncated = np.asarray(batch.truncated).tolist()
         values["flags"] = [
-            TERMINATED * bool(terminated) + TRUNCATED * bool(truncated)
-            for terminated, truncated in zip(*ends, strict=True)
+            TERMINATED * bool(ends) + TRUNCATED * bool(cut)
+            for ends, cut in zip(terminated, truncated, strict=True)
         ]
         results = []
         for i, (part_id, flags) in enumerate(zip(part_ids, values["flags"], strict=True)):
