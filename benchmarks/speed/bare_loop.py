@@ -38,6 +38,7 @@ class BareAtariLoop:
         frames, _ = self._pool.reset(self._ids)
         self.stacks = np.repeat(frames, value.frames_stack, axis=1)
         self._age = np.zeros(value.training_num, np.int64)
+        self._scaled = bool(value.scale_obs)
         for _ in range(value.warmup_steps // value.training_num):
             self.step(self._generator.integers(self._actions, size=value.training_num))
 
@@ -78,7 +79,9 @@ class BareAtariLoop:
         if explores.all():
             return drawn
         with torch.inference_mode():
-            act = self.learner.network(to_floats(self.stacks)).argmax(1).numpy()
+            act = (
+                self.learner.network(to_floats(self.stacks, scaled=self._scaled)).argmax(1).numpy()
+            )
         return np.where(explores, drawn, act)
 
     def _update(self) -> None:
@@ -94,7 +97,9 @@ class BareAtariLoop:
         steps.append(step + self._n_step)
         envs.append(env)
         stacks = self.ring.stacks(np.concatenate(steps), np.concatenate(envs))
-        self.learner.update(to_floats(stacks), *map(torch.from_numpy, (act, rew, factor)))
+        self.learner.update(
+            to_floats(stacks, scaled=self._scaled), *map(torch.from_numpy, (act, rew, factor))
+        )
 
 
 class OneGame:
@@ -192,8 +197,10 @@ class BareLoop:
         self.learner.update(states, *map(torch.from_numpy, targets))
 
 
-def to_floats(stacks: Any) -> torch.Tensor:
+def to_floats(stacks: Any, *, scaled: bool) -> torch.Tensor:
     """Turn pixels into the network's input."""
-    floats = torch.from_numpy(stacks).float().mul_(PIXEL_SCALE)
+    floats = torch.from_numpy(stacks).float()
+    if scaled:
+        floats.mul_(PIXEL_SCALE)
     # Changing the layout after the conversion is the fastest way here.
     return floats.contiguous(memory_format=torch.channels_last)

@@ -174,8 +174,8 @@ class Training:
         return {
             "policy": policy_state(self.policy),
             "trainer": trainer_state(self.trainer),
-            "train_collector": {**collector.state_dict(), "envs": envs_state(collector.env)},
-            "test_collector": None if evaluation is None else evaluation.state_dict(),
+            "train_collector": _collector_state(collector),
+            "test_collector": None if evaluation is None else _collector_state(evaluation),
             "raw_replay": None if compact else raw_replay_state(collector.buffer),
             "logger": self.logger.state_dict(),
             "logs": self.run_folder.log_sizes(),
@@ -211,7 +211,10 @@ class Training:
         else:
             close_episodes(buffer)
         if self._test_collector is not None:
-            self._test_collector.load_state_dict(state["test_collector"])
+            evaluated = state["test_collector"]
+            self._test_collector.load_state_dict(evaluated)
+            if evaluated["envs"] is not None:
+                set_envs_state(self._test_collector.env, evaluated["envs"])
         self.logger.load_state_dict(state["logger"])
         # Last: the environments' resets may have sampled from them.
         set_global_random_state(state["random"])
@@ -283,3 +286,7 @@ class Training:
     def _save_last(self, epoch: int = 0, env_step: int = 0, gradient_step: int = 0) -> str:
         self.run_folder.save_policy("policy_last.pth", self.policy)
         return str(self.run_folder.path / "policy_last.pth")
+
+
+def _collector_state(collector: LeanCollector) -> dict[str, Any]:
+    return {**collector.state_dict(), "envs": envs_state(collector.env)}

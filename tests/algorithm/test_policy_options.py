@@ -22,8 +22,8 @@ from medqn_tianshou import (
 )
 
 
-def test_bounds_hold_every_state_received_though_the_buffer_holds_few():
-    """Also the last state of an episode, which is never stored as an observation."""
+def test_bounds_hold_every_state_acted_from_though_the_buffer_holds_few():
+    """Not the last state of an episode, which the agent does not act from."""
 
     class Ramp(gym.Env):
         observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -55,8 +55,8 @@ def test_bounds_hold_every_state_received_though_the_buffer_holds_few():
     collector.reset()
     collector.collect(n_step=33)  # the buffer ends with the states 0, 1, 2 of the fourth episode
     assert buffer.obs.max() < 10
-    np.testing.assert_array_equal(sampler.bounds.low, [0, -10])
-    np.testing.assert_array_equal(sampler.bounds.high, [10, 0])
+    np.testing.assert_array_equal(sampler.bounds.low, [0, -9])
+    np.testing.assert_array_equal(sampler.bounds.high, [9, 0])
     (stats,) = update(policy, buffer, batch_size=4)
     assert stats.consolidation_loss is not None
 

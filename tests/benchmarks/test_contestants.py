@@ -1,5 +1,7 @@
 """The contestants of the speed benchmark do the same work, in turns."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -88,7 +90,9 @@ def test_an_update_of_the_bare_loop_is_that_of_the_policies(task, make_policy):
     policy._iter = 1  # no copy to the target network now
     policy.learn(Batch(obs=obs, act=act, returns=returns[:, None], info=[]))
 
-    to_floats = bare_loop.to_floats if task == "atari" else lambda x: torch.from_numpy(x).float()
+    to_floats = lambda x: torch.from_numpy(x).float()  # noqa: E731
+    if task == "atari":
+        to_floats = partial(bare_loop.to_floats, scaled=bool(setup.value.scale_obs))
     learner.update(to_floats(all_states), *map(torch.from_numpy, (act, rew, factor)))
     for one, other, old in zip(
         learner.network.parameters(), policy.model.parameters(), before, strict=True

@@ -65,11 +65,15 @@ def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(
     for tag in ("loss", "td_loss", "consolidation_loss", "consolidation_coef"):
         assert tags[f"update/{tag}"]
     # Both schedules move by environment step; the last collect began at step 236 of 240.
-    for tag, start, end in (("consolidation_coef", 0.01, 2.0), ("epsilon", 1.0, 0.05)):
+    # Epsilon falls over 240 steps by a flag, lambda rises over the published length of a run.
+    for tag, start, end, length in (
+        ("consolidation_coef", 0.01, 2.0, 12_500_000),
+        ("epsilon", 1.0, 0.05, 240),
+    ):
         values = {event.step: event.value for event in tags[f"train/{tag}"]}
         assert values[0] == pytest.approx(start)
-        assert values[120] == pytest.approx(start + (end - start) * 116 / 240)
-        assert values[240] == pytest.approx(start + (end - start) * 236 / 240)
+        assert values[120] == pytest.approx(start + (end - start) * 116 / length)
+        assert values[240] == pytest.approx(start + (end - start) * 236 / length)
 
     config = json.loads((folder / "config.json").read_text())
     assert config["seed"] == 0
