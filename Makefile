@@ -13,7 +13,7 @@ train: $(VENV)/train-installed
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
 
-# What neither takes long nor starts processes: one to two minutes.
+# All but the tests that take long or start processes.
 test-fast: $(VENV)/test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal \
 		-m "not slow and not process" $(ARGS)

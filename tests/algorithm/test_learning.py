@@ -2,6 +2,7 @@
 
 import gymnasium as gym
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 from tianshou.data import VectorReplayBuffer
@@ -16,6 +17,8 @@ from medqn_tianshou import (
 )
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+
+pytestmark = pytest.mark.slow
 
 BATCH, ROOMS, PHASE, STEPS = 32, 4, 200, 1600
 

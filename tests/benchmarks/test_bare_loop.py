@@ -6,6 +6,8 @@ import pytest
 from benchmarks import setups
 from benchmarks.speed import bare_loop, bare_replay, races
 
+pytestmark = pytest.mark.slow
+
 SMALL_ATARI = ["--buffer-size", "500"]
 
 

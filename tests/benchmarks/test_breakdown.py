@@ -5,6 +5,8 @@ import torch
 
 from benchmarks.speed import breakdown, command, options
 
+pytestmark = pytest.mark.slow
+
 TINY = command.Sizes(
     races={
         "atari_1env": (50, 20),

@@ -10,6 +10,8 @@ from tianshou.data import Batch
 from benchmarks import setups
 from benchmarks.speed import bare_learner, bare_loop, contestants, races, stock
 
+pytestmark = pytest.mark.slow
+
 SMALL_ATARI = ["--buffer-size", "500"]
 
 

@@ -12,6 +12,8 @@ from scripts import ROOT
 from benchmarks import report
 from benchmarks.memory import command, play, processes, timing, training, worker
 
+pytestmark = pytest.mark.slow
+
 TINY = replace(
     command.QUICK,
     atari_transitions=50,

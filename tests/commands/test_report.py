@@ -13,6 +13,8 @@ from scripts import ROOT
 from medqn_tianshou.commands.report import page
 from medqn_tianshou.commands.report.statistics import aggregate, improvement
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("rliable")
 
 FOLDERS = {"MountainCar-v0": "fig4a", "Acrobot-v1": "fig4b"}

@@ -24,6 +24,8 @@ from medqn_tianshou.experiments.settings import (
     resolve_settings,
 )
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("rliable")
 
 

@@ -4,10 +4,13 @@ import csv
 import re
 from itertools import pairwise
 
+import pytest
 import torch
 
 from medqn_tianshou.commands.figures import forgetting
 from medqn_tianshou.experiments.forgetting import GreedyActionLog, read_changes
+
+pytestmark = pytest.mark.slow
 
 
 def test_counts_in_the_table_are_those_of_the_file(tmp_path, capsys):

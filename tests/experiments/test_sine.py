@@ -11,6 +11,8 @@ import torch
 from medqn_tianshou.commands.figures import sine as command
 from medqn_tianshou.experiments import sine
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 # Half of the paper's updates: both stages have converged by then.
 SEEDS, UPDATES = 4, 500

@@ -12,6 +12,8 @@ import pytest
 from resume_runs import run_folder
 from scripts import ROOT
 
+pytestmark = pytest.mark.process
+
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 IN_A_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 LONGEST = 300

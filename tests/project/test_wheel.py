@@ -11,6 +11,8 @@ import zipfile
 import pytest
 from scripts import ROOT
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
