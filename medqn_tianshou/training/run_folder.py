@@ -71,6 +71,8 @@ class Summary:
     peak_rss_mb: float
     buffer_mb: float
     buffer_transitions: int
+    cpu_seconds: float | None = None
+    """CPU time of all threads, over all resumes."""
 
     @property
     def metrics(self) -> dict[str, float | None]:

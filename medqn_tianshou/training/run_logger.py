@@ -87,6 +87,7 @@ class RunLogger(TensorboardLogger):
         self._last_row = (clock_start, 0.0)  # env step, training seconds
         self._last_speed = (clock_start, 0, 0.0)  # env step, gradient step, training seconds
         self._train_seconds = 0.0
+        self._cpu_before = 0.0  # of the processes that this run was resumed from
         self._training_since: float | None = None
         self._train_returns: deque[float] = deque(maxlen=settings.return_window)
         self._next_bar_update = 0.0
@@ -106,6 +107,7 @@ class RunLogger(TensorboardLogger):
             "last": {name: getattr(self, name) for name in _LAST_STEPS},
             **{name.lstrip("_"): getattr(self, name) for name in _SAVED},
             "train_seconds": self.train_seconds,
+            "cpu_seconds": self._cpu_before + time.process_time(),
             "train_returns": list(self._train_returns),
             "probe": self._probe.state_dict(),
             "wandb": None if self._wandb is None else self._wandb.state_dict(),
@@ -119,6 +121,7 @@ class RunLogger(TensorboardLogger):
             setattr(self, name, state[name.lstrip("_")])
         self._bar.n = self._bar.initial = self.env_step
         self._train_seconds = float(state["train_seconds"])
+        self._cpu_before = float(state.get("cpu_seconds", 0.0))
         self._train_returns.extend(map(float, state["train_returns"]))
         self._probe.load_state_dict(state["probe"])
         if self._wandb is not None and state.get("wandb") is not None:
@@ -202,6 +205,7 @@ class RunLogger(TensorboardLogger):
             peak_rss_mb=usage.peak_rss / MB,
             buffer_mb=usage.buffer / MB,
             buffer_transitions=len(self.buffer),
+            cpu_seconds=self._cpu_before + time.process_time(),
         )
         if self._wandb is not None:
             self._wandb.close(status, summary.metrics)

@@ -35,7 +35,7 @@ from medqn_tianshou.commands.sweep.executors import (
     has_ray,
     make_executor,
 )
-from medqn_tianshou.commands.sweep.file import SweepFileError, read_sweep
+from medqn_tianshou.commands.sweep.file import SweepFileError, read_studies
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable, align
@@ -50,6 +50,9 @@ def make_parser(prog: str | None = None) -> Parser:
     parser.add_argument("file", type=Path, metavar="FILE", help="the sweep, a TOML file")
     parser.add_argument(
         "--out", type=Path, help="the folder of the sweep (default: log/sweeps/NAME)"
+    )
+    parser.add_argument(
+        "--study", nargs="+", metavar="NAME", help="only these of the file's studies (default: all)"
     )
     for flag, text in (
         ("--dry-run", "list the runs and what they take; run nothing"),
@@ -67,9 +70,15 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     if args.no_ray and args.address is not None:
         parser.bad("--address", args.address, "is Ray's; leave it out, or --no-ray")
     try:
-        sweep = read_sweep(args.file)
-        out = args.out or Path("log/sweeps") / sweep.name
-        plans = sweep.plans(out)
+        studies = read_studies(args.file)
+        out = args.out or Path("log/sweeps") / studies[0].name
+        names = [study.study for study in studies if study.study]
+        for name in args.study or ():
+            if name not in names:
+                has = f"choose from {', '.join(names)}" if names else "leave it out"
+                parser.bad("--study", name, f"is no [[study]] of {args.file}; {has}")
+        chosen = [study for study in studies if study.study in (args.study or names or [""])]
+        plans = [plan for study in chosen for plan in study.plans(out)]
     except SweepFileError as error:
         parser.bad("FILE", args.file, str(error))
     _check_same_runs(parser, plans, out)

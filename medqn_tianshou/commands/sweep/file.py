@@ -3,7 +3,7 @@
 import difflib
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
@@ -54,22 +54,25 @@ class Sweep:
     settings: dict[str, Any]
     own_settings: dict[str, dict[str, Any]]
     variants: tuple[Variant, ...]
+    study: str = ""
+    """The part of a file with several; empty for a file that is one sweep."""
 
     def plans(self, out: Path) -> list[RunPlan]:
         """Expand to the runs in the folder of the sweep, and check the command line of each."""
         task_flag = parser_of(self.family).flag_of("task")
+        study = [self.study] if self.study else []
         plans = []
         # Seed by seed, so that an interrupted sweep is complete for its first seeds.
         for seed, task, algo in product(self.seeds, self.tasks, self.algorithms):
             for label, flags in self._settings_of(algo):
-                where = [task, algo, *label, f"seed{seed}"]
+                where = [*study, task, algo, *label, f"seed{seed}"]
                 command = [task_flag, task, "--algo", algo, *flags, "--seed", str(seed)]
                 try:
                     plan = plan_run(
                         self.family,
                         command,
                         name=_file_name("_".join(where)),
-                        logdir=out / "runs" / _file_name("_".join(label)),
+                        logdir=out.joinpath("runs", *study, _file_name("_".join(label))),
                     )
                 except PlanError as error:
                     raise SweepFileError(f"run {' '.join(where)}: {error}") from None
@@ -97,13 +100,43 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a file and check all but the values of flags."""
+    """Read a file that is one sweep, and check all but the values of flags."""
+    return _sweep(_read(path), path.stem)
+
+
+def read_studies(path: Path) -> list[Sweep]:
+    """Read a file that is one sweep, or has several, one below each ``[[study]]``."""
+    content = _read(path)
+    if "study" not in content:
+        return [_sweep(content, path.stem)]
+    tables = content["study"]
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        _bad("study", tables, "must be tables; write [[study]] above each")
+    for key, value in content.items():
+        _check_known(key, ("name", "study"), "a key beside [[study]]", key, value)
+    name = _name("name", content.get("name", path.stem))
+    studies = []
+    for number, table in enumerate(tables, 1):
+        own_name = _file_name(_name(f"study {number}.name", table.get("name")))
+        try:
+            studies.append(replace(_sweep(table, own_name), name=name, study=own_name))
+        except SweepFileError as error:
+            raise SweepFileError(f"study {own_name}: {error}") from None
+    if twice := _repeated([study.study for study in studies]):
+        _bad("study", twice[0], "is the name of two; rename one")
+    return studies
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except OSError as error:
         raise SweepFileError(f"cannot be read ({error.strerror}); name a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SweepFileError(f"is not TOML ({error}); fix it") from None
+
+
+def _sweep(content: dict[str, Any], default_name: str) -> Sweep:
     for key, value in content.items():
         _check_known(key, KEYS, "a key of a sweep", key, value)
     family: Any = content.get("family")
@@ -111,7 +144,7 @@ def read_sweep(path: Path) -> Sweep:
     algorithms = _strings("algorithms", content.get("algorithms"), FAMILIES[family].algorithms)
     settings, own = _settings_tables(content.get("settings", {}), family, algorithms)
     return Sweep(
-        name=_name("name", content.get("name", path.stem)),
+        name=_name("name", content.get("name", default_name)),
         family=family,
         tasks=_strings("tasks", content.get("tasks")),
         algorithms=algorithms,
