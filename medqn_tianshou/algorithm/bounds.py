@@ -65,7 +65,7 @@ class StateBounds:
 
         :return: states in the dtype of the observations.
         """
-        if np.any(self.low > self.high):
+        if (self.low > self.high).any():
             raise ValueError(
                 "no state was observed yet, or an element of it never had a finite value: pass "
                 "policy.observe_step as on_step_hook to the training Collector, or call "
@@ -85,7 +85,7 @@ class StateBounds:
             # Not low + share * (high - low): that overflows for the widest ranges.
             states = (1.0 - share) * self.low + share * self.high
             # ... and rounding may step over a bound, which a constant element must not do.
-            np.clip(states, self.low, self.high, out=states)
+            np.minimum(np.maximum(states, self.low, out=states), self.high, out=states)
         return states.astype(self._dtype)
 
     def state_dict(self) -> dict[str, Any]:

@@ -169,12 +169,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
 
     def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Take E gradient steps on a batch (Algorithm 1, lines 12 to 18; Algorithm 3, 11 to 17)."""
-        if not self._env_step_is_known:
-            warnings.warn(
-                f"consolidation_coef={self._schedule} stays at {self._coef:g}: "
-                "call policy.set_env_step(env_step) in the trainer's train_fn",
-                stacklevel=2,
-            )
+        self._warn_of_unknown_time()
         weight_B = batch.pop("weight", None)
         steps: list[Terms] = []
         for _ in range(self.consolidation_epochs):
@@ -185,7 +180,20 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             self._iter += 1
             steps.append(terms)
         batch.weight = td_error_B  # new priorities, where the buffer has them
-        td_loss, loss, *consolidation = self._means(steps)
+        means: list[float] = torch.stack([torch.stack(s) for s in steps]).mean(dim=0).tolist()
+        return self._stats(*means)
+
+    def _warn_of_unknown_time(self) -> None:
+        if not self._env_step_is_known:
+            warnings.warn(
+                f"consolidation_coef={self._schedule} stays at {self._coef:g}: "
+                "call policy.set_env_step(env_step) in the trainer's train_fn",
+                stacklevel=3,
+            )
+
+    def _stats(
+        self, td_loss: float, loss: float, consolidation: float | None = None
+    ) -> MeDQNTrainingStats:
         if not isfinite(loss):
             raise NonFiniteLossError(
                 f"the loss is {loss} at gradient step {self._iter} (TD loss {td_loss:g})"
@@ -193,7 +201,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         return MeDQNTrainingStats(
             td_loss=td_loss,
             loss=loss,
-            consolidation_loss=consolidation[0] if consolidation else None,
+            consolidation_loss=consolidation,
             consolidation_coef=self._coef,
         )
 
@@ -231,12 +239,6 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         with torch.no_grad():
             target_q_SA = self(states, model="model_old").logits
         return q_BA, (self(states).logits, target_q_SA)
-
-    @staticmethod
-    def _means(steps: list[Terms]) -> list[float]:
-        """Average each term over the gradient steps, with one transfer from the device."""
-        means: list[float] = torch.stack([torch.stack(s) for s in steps]).mean(dim=0).tolist()
-        return means
 
 
 def network_input(obs: Any) -> Any:

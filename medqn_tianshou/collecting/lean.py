@@ -124,6 +124,28 @@ class LeanCollector(Collector[CollectStats]):
     def stop(self) -> None:
         """Stop collecting in the background for good; this class never does so."""
 
+    def collect(
+        self,
+        n_step: int | None = None,
+        n_episode: int | None = None,
+        random: bool = False,
+        render: float | None = None,
+        reset_before_collect: bool = False,
+        gym_reset_kwargs: dict[str, Any] | None = None,
+    ) -> CollectStats:
+        """Collect as Tianshou does, without switching modes of a network that has none."""
+        if n_step is None or reset_before_collect or not chooses_quickly(self.policy):
+            return super().collect(
+                n_step, n_episode, random, render, reset_before_collect, gym_reset_kwargs
+            )
+        self._validate_n_step_n_episode(n_episode, n_step)
+        start = time.time()
+        stats = self._collect(n_step, None, random, render, gym_reset_kwargs)
+        stats.set_collect_time(time.time() - start, update_collect_speed=True)
+        if stats.n_collected_episodes:
+            stats.refresh_all_sequence_stats()
+        return stats
+
     def _collect(
         self,
         n_step: int | None = None,

@@ -46,8 +46,8 @@ def choose_actions(
         if random_count == len(obs):
             return sampled
     if actions is None:
-        if compiled and known is not None and known.compiled and known.compiled.takes(obs):
-            actions = known.compiled.act_values(obs).argmax(1)
+        if compiled and known is not None and known.flat and known.flat.takes(obs):
+            actions = known.flat.action_values(obs).argmax(1)
         else:
             with torch.inference_mode():
                 actions = action_values(network, obs, compiled=compiled).cpu().numpy().argmax(1)

@@ -6,9 +6,10 @@ known in full: exactly our own classes and plain layers, with no hook and no rep
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from operator import is_
-from typing import Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,7 +22,7 @@ from medqn_tianshou.algorithm.networks import (
     NatureQNetwork,
     QNetwork,
 )
-from medqn_tianshou.fast.compiled import CompiledNetwork
+from medqn_tianshou.fast.flat import FlatNetwork
 
 _NETWORKS = {QNetwork, NatureQNetwork, MinAtarQNetwork, MLPQNetwork}
 _LAYERS = {nn.Sequential, nn.Flatten, nn.Linear, nn.Conv2d, nn.ReLU}
@@ -40,9 +41,10 @@ class KnownNetwork:
     """A network of plain layers, each of which does what its class does.
 
     :param network: a network for which :meth:`of` found this to be true.
+    :param flatten: whether to lay out a small network for compiled code.
     """
 
-    def __init__(self, network: QNetwork) -> None:
+    def __init__(self, network: QNetwork, *, flatten: bool) -> None:
         # A reference to the network would keep it alive: hold on to its attributes instead.
         modules = list(network.modules())
         self._attributes = [vars(module) for module in modules]
@@ -54,11 +56,12 @@ class KnownNetwork:
         self._sizes = list(map(len, self._sized))
         self._entries = list(chain.from_iterable(self._views))
         self.parameters: Sequence[nn.Parameter] = list(network.parameters())
+        self.flat = FlatNetwork.of(network) if flatten else None
+        """For compiled code; None where that does not apply."""
         self._addresses = list(map(_address, self.parameters))
-        self.compiled = CompiledNetwork.of(network)
 
     @classmethod
-    def of(cls, network: nn.Module) -> Self | None:
+    def of(cls, network: nn.Module, *, flatten: bool) -> Self | None:
         """Inspect a network; return None where it is not known in full."""
         if type(network) not in _NETWORKS:
             return None
@@ -67,7 +70,7 @@ class KnownNetwork:
             return None
         if any(not _REPLACEMENTS.isdisjoint(vars(module)) for module in modules):
             return None
-        known = cls(network)  # type: ignore[arg-type]
+        known = cls(network, flatten=flatten)  # type: ignore[arg-type]
         return known if known.is_current else None
 
     @property
@@ -105,13 +108,17 @@ class KnownNetwork:
 
 
 class KnownNetworks:
-    """Remembers the result of inspecting networks; a copy or pickle starts empty."""
+    """Remembers the result of inspecting networks; a copy or pickle starts empty.
 
-    def __init__(self) -> None:
+    :param flatten: whether to lay out small networks for compiled code.
+    """
+
+    def __init__(self, *, flatten: bool) -> None:
+        self._flatten = flatten
         self._known: WeakKeyDictionary[nn.Module, KnownNetwork | None] = WeakKeyDictionary()
 
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        return type(self), ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), flatten=self._flatten), ()
 
     def of(self, network: nn.Module) -> KnownNetwork | None:
         """Return what is known of a network; None where the plain code must be used.
@@ -121,7 +128,7 @@ class KnownNetworks:
         try:
             known = self._known[network]
         except KeyError:
-            known = self._known[network] = KnownNetwork.of(network)
+            known = self._known[network] = KnownNetwork.of(network, flatten=self._flatten)
         if known is not None and not known.is_current:
-            known = self._known[network] = KnownNetwork.of(network)
+            known = self._known[network] = KnownNetwork.of(network, flatten=self._flatten)
         return known

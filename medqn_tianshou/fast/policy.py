@@ -1,8 +1,10 @@
 """MeDQN with the same results, sooner."""
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any, Self, cast
 
 import gymnasium as gym
@@ -17,16 +19,15 @@ from tianshou.policy import DQNPolicy
 from medqn_tianshou.algorithm.policy import (
     MeDQNPolicy,
     MeDQNTrainingStats,
-    Terms,
     network_input,
 )
-from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler
+from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import choose_actions
-from medqn_tianshou.fast.compiled import CompiledLoss, CompiledNetwork
+from medqn_tianshou.fast.flat import FlatNetwork
 from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks
-from medqn_tianshou.fast.optimizers import clip_gradient
+from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
 from medqn_tianshou.fast.passes import action_values
-from medqn_tianshou.fast.targets import SingleFetch, join, nstep_returns
+from medqn_tianshou.fast.targets import SingleFetch, join, nstep_returns, nstep_terms
 
 
 class FastMeDQNPolicy(MeDQNPolicy):
@@ -52,14 +53,18 @@ class FastMeDQNPolicy(MeDQNPolicy):
         super().__init__(action_space=action_space, **options)
         self.max_action_num = int(action_space.n)  # known before the first forward pass
         self.compiled = compiled
-        # Other losses take torch's passes throughout, so that equal networks have distance 0.
-        self._learns_compiled = compiled and self.consolidation_kind == "mse"
-        self._compiled_loss = CompiledLoss(
-            huber=self.clip_loss_grad, per_action=self.consolidation_reduction == "mean"
-        )
-        self._networks = KnownNetworks()
+        self._learner = SmallLearner()
+        self._networks = KnownNetworks(flatten=compiled)
         self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
         self._samples: deque[_Sample] = deque()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set numbers that are there already without the search of ``nn.Module``."""
+        own = self.__dict__
+        if type(value) in _NUMBERS and name in own:
+            own[name] = value
+        else:
+            super().__setattr__(name, value)
 
     @staticmethod
     def _compile() -> None:
@@ -69,11 +74,11 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def _keeps(self, methods: dict[str, Any]) -> bool:
         """Whether methods are those that a fast path stands for, and the policy has no hooks."""
-        cls, own = type(self), vars(self)
+        own = vars(self)
         return (
-            all(getattr(cls, name) is method for name, method in methods.items())
+            list(map(getattr, repeat(type(self)), methods)) == list(methods.values())
             and methods.keys().isdisjoint(own)
-            and not (self._forward_hooks or self._forward_pre_hooks)
+            and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
         )
 
     @property
@@ -82,9 +87,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         return self._keeps(_ACTING)
 
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
-        """Return what is known of both networks, or None where the plain code must run."""
-        if not self._keeps(_EVALUATING):
-            return None
+        """Return what is known of both networks; None where they must be evaluated plainly."""
         online, target = self._networks.of(self.model), self._networks.of(self.model_old)
         return None if online is None or target is None else (online, target)
 
@@ -132,16 +135,59 @@ class FastMeDQNPolicy(MeDQNPolicy):
     ) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
         self._samples.clear()
-        if (
-            buffer is not None
-            and SingleFetch.suits(buffer)
-            and self._keeps(_FETCHING)
-            and self._known()
-        ):
-            from_buffer = self._coef > 0 and type(self.state_sampler) is RealStateSampler
-            sample_states = partial(self._sample_indices, buffer) if from_buffer else None
-            buffer = cast(ReplayBuffer, SingleFetch(buffer, self.n_step, sample_states))
+        if buffer is not None and SingleFetch.suits(buffer) and self._keeps(_FETCHING):
+            known = self._known()
+            if known is not None:
+                from_buffer = self._coef > 0 and type(self.state_sampler) is RealStateSampler
+                sample_states = partial(self._sample_indices, buffer) if from_buffer else None
+                fetch = SingleFetch(buffer, self.n_step, sample_states)
+                # Other losses take torch's passes throughout: equal networks have distance 0.
+                if (
+                    self.compiled
+                    and self.consolidation_kind == "mse"
+                    and self.is_within_training_step
+                    and self._learner.suits(*known, self.optim)
+                ):
+                    stats = self._update_at_once(sample_size, fetch, known[1])
+                    if stats is not None:
+                        return stats
+                buffer = cast(ReplayBuffer, fetch)
         return super().update(sample_size, buffer, **kwargs)
+
+    def _update_at_once(
+        self, sample_size: int | None, fetch: SingleFetch, target: KnownNetwork
+    ) -> MeDQNTrainingStats | None:
+        """Take all gradient steps in one call; return None where observations do not fit."""
+        start = time.time()
+        indices, obs, obs_next = fetch.fetch(sample_size)
+        self.__dict__["_buffer"] = fetch.buffer  # nn.Module's own assignment is slow
+        states = fetch.states or self._sample_states(len(indices))
+        reward, factor = nstep_terms(fetch.steps, self.gamma)
+        act: Any = fetch.steps.act_I
+        batch = MiniBatch(obs, act, reward, factor, obs_next, join(states) if states else None)
+        if not self._learner.takes(batch):
+            fetch.states = states
+            return None
+        self._warn_of_unknown_time()
+        epochs = self.consolidation_epochs
+        td_loss, loss, consolidation = self._learner.update(
+            batch,
+            cast(FlatNetwork, target.flat),
+            epochs=epochs,
+            gradient_steps=self._iter,
+            sync_interval=self.freq,
+            double=self.is_double,
+            huber=self.clip_loss_grad,
+            per_action=self.consolidation_reduction == "mean",
+            coef=self._coef,
+            max_norm=self.max_grad_norm,
+        )
+        self.__dict__.update(_iter=self._iter + epochs, _buffer=None)
+        stats = self._stats(td_loss, loss, consolidation if states else None)
+        if self.lr_scheduler is not None:
+            self.lr_scheduler.step()
+        stats.train_time = time.time() - start
+        return stats
 
     def _sample_indices(self, buffer: ReplayBuffer, batch_size: int) -> list[NDArray[np.int_]]:
         """Sample the indices of the consolidation states of each epoch."""
@@ -166,8 +212,11 @@ class FastMeDQNPolicy(MeDQNPolicy):
         if self._coef == 0:
             return []
         size = self.consolidation_batch_size or batch_size
-        epochs = range(self.consolidation_epochs)
-        return [self.state_sampler.sample(size, self._buffer) for _ in epochs]
+        sampler, epochs = self.state_sampler, range(self.consolidation_epochs)
+        if type(sampler) is UniformStateSampler and not sampler.bounds.integer_valued:
+            states = sampler.sample(size * len(epochs))  # the same random numbers in one request
+            return [states[epoch * size : (epoch + 1) * size] for epoch in epochs]
+        return [sampler.sample(size, self._buffer) for _ in epochs]
 
     @torch.no_grad()
     def _value(self, obs_next: Any) -> torch.Tensor:
@@ -203,42 +252,12 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Take the gradient steps of :class:`MeDQNPolicy`; inspect the networks once for all."""
-        self.__dict__["_inspected"] = self._known()  # nn.Module's own assignment is slow
+        known = self._known() if self._keeps(_EVALUATING) else None
+        self.__dict__["_inspected"] = known  # nn.Module's own assignment is slow
         try:
             return super().learn(batch, *args, **kwargs)
         finally:
             self.__dict__["_inspected"] = None
-
-    def _differentiate(
-        self, batch: RolloutBatchProtocol, weight_B: Any
-    ) -> tuple[Terms, torch.Tensor]:
-        obs = network_input(batch.obs)
-        known = self._inspected
-        if known is None or weight_B is not None or not self._is_compiled(known[0], obs):
-            return super()._differentiate(batch, weight_B)
-        network = cast(CompiledNetwork, known[0].compiled)
-        act_B: Any = batch.act
-        both, target_q_SA = obs, np.empty((0, len(network.biases[-1])), np.float32)
-        if self._coef > 0:
-            sample = self._next_sample(len(obs))
-            both, target_q_SA = join((obs, sample.states)), self._target_values(sample).numpy()
-        td_loss, consolidation, td_error_B = self._compiled_loss.differentiate(
-            network, both, act_B, batch.returns.flatten().numpy(), target_q_SA, self._coef
-        )
-        if self.max_grad_norm is not None:
-            clip_gradient(known[0].parameters, self.max_grad_norm)
-        terms = [td_loss, td_loss + self._coef * consolidation]
-        terms = [*terms, consolidation] if self._coef > 0 else terms
-        return terms, torch.from_numpy(td_error_B)
-
-    def _is_compiled(self, online: KnownNetwork, obs: Any) -> bool:
-        return (
-            self._learns_compiled
-            and online.compiled is not None
-            and online.compiled.takes(obs)
-            and online.is_trained_plainly
-            and online.is_optimized_by(self.optim)
-        )
 
     def _action_values(self, batch: RolloutBatchProtocol) -> tuple[torch.Tensor, Any]:
         """Evaluate the TD batch and the consolidation states in one pass of each network."""
@@ -266,18 +285,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         return sample.target_q_SA
 
     def _q(self, network: torch.nn.Module, obs: Any) -> torch.Tensor:
-        """Evaluate one of the two networks, both of which are known."""
-        if self._learns_compiled and not torch.is_grad_enabled():
-            known = self._networks.of(network)
-            if known is not None and known.compiled and known.compiled.takes(obs):
-                return torch.from_numpy(known.compiled.forward(obs)[0])
         return action_values(network, obs, compiled=self.compiled)
-
-    @staticmethod
-    def _means(steps: list[Terms]) -> list[float]:
-        if isinstance(steps[0][0], float):
-            return [sum(column) / len(steps) for column in zip(*steps, strict=True)]
-        return MeDQNPolicy._means(steps)
 
 
 @dataclass
@@ -288,11 +296,18 @@ class _Sample:
     target_q_SA: torch.Tensor | None = None
 
 
+_NUMBERS = (float, int, bool)
 _EVALUATING = {"forward": DQNPolicy.forward, "compute_q_value": DQNPolicy.compute_q_value}
 """What a pass of a network that bypasses ``forward`` stands for."""
 _ACTING = {**_EVALUATING, "exploration_noise": DQNPolicy.exploration_noise}
 _FETCHING = {
-    **{name: getattr(DQNPolicy, name) for name in ("_target_q", "compute_nstep_return")},
-    **{name: getattr(FastMeDQNPolicy, name) for name in ("process_fn", "learn", "post_process_fn")},
-}
-"""What uses the batch or the buffer, of which :class:`SingleFetch` shows only a part."""
+    **_EVALUATING,
+    **{
+        name: getattr(FastMeDQNPolicy, name)
+        for name in (
+            "_target_q", "compute_nstep_return", "process_fn", "learn", "post_process_fn",
+            "sync_weight", "_differentiate", "_action_values", "_stats",
+        )
+    },
+}  # fmt: skip
+"""What an update with :class:`SingleFetch`, or in one call of compiled code, stands for."""

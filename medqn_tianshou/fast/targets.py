@@ -10,10 +10,14 @@ from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager, VectorReplay
 
 from medqn_tianshou.algorithm.networks import to_device
 from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.replay.ring import RingReplayBuffer
 
 Index = NDArray[np.int_]
 
-_PLAIN_BUFFERS = (CompactVectorReplayBuffer, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer)
+_PLAIN_BUFFERS = (
+    CompactVectorReplayBuffer, RingReplayBuffer, ReplayBuffer, ReplayBufferManager,
+    VectorReplayBuffer,
+)  # fmt: skip
 _NO_INFO = Batch()
 
 
@@ -43,27 +47,42 @@ class SingleFetch:
         self.steps: Steps
         self.states: list[NDArray[Any]] = []
         self._draw_states = draw_states
+        self._fetched: tuple[Index, Any, Any] | None = None
 
     @staticmethod
     def suits(buffer: ReplayBuffer) -> bool:
         """Whether the buffer's own ``sample`` does nothing more, such as computing weights."""
         return type(buffer) in _PLAIN_BUFFERS
 
+    def fetch(self, batch_size: int | None) -> tuple[Index, Any, Any]:
+        """Sample the transitions that the buffer's own ``sample`` would, once for all calls.
+
+        :return: indices, observations, and successors n steps later.
+        """
+        if self._fetched is None:
+            indices = self.buffer.sample_indices(batch_size)
+            drawn = [] if self._draw_states is None else self._draw_states(len(indices))
+            if isinstance(self.buffer, CompactVectorReplayBuffer):
+                index_NI, (act_NI, *fields), observations = self.buffer.fetch(
+                    indices, self.n_step, drawn
+                )
+                self.steps = Steps.of(self.buffer, index_NI, act_NI[0], *fields)
+            elif isinstance(self.buffer, RingReplayBuffer) and self._reads_plainly:
+                (act, *own), observations = self.buffer.fetch(indices, drawn)
+                index_NI, *fields = (array[None] for array in (indices, *own))
+                self.steps = Steps.of(self.buffer, index_NI, act, *fields)
+            else:
+                self.steps = Steps.read(self.buffer, indices, self.n_step)
+                observations = self._read([indices, *drawn], self.steps.index_NI[-1])
+            obs, *states, obs_next = observations
+            self.states = [getattr(state, "obs", state) for state in states]
+            self._fetched = (indices, obs, obs_next)
+        return self._fetched
+
     def sample(self, batch_size: int | None) -> tuple[Batch, Index]:
-        """Sample the transitions that the buffer's own ``sample`` would."""
-        indices = self.buffer.sample_indices(batch_size)
-        drawn = [] if self._draw_states is None else self._draw_states(len(indices))
-        if isinstance(self.buffer, CompactVectorReplayBuffer):
-            index_NI, (act_NI, *fields), observations = self.buffer.fetch(
-                indices, self.n_step, drawn
-            )
-            steps = Steps.of(self.buffer, index_NI, act_NI[0], *fields)
-        else:
-            steps = Steps.read(self.buffer, indices, self.n_step)
-            observations = self._read([indices, *drawn], steps.index_NI[-1])
-        self.steps = steps
-        obs, *states, obs_next = observations
-        self.states = [getattr(state, "obs", state) for state in states]
+        """Sample as the buffer does."""
+        indices, obs, obs_next = self.fetch(batch_size)
+        steps = self.steps
         batch = Batch()
         batch.__dict__.update(  # all of them arrays, or batches: nothing to convert
             obs=obs,
@@ -76,6 +95,11 @@ class SingleFetch:
             info=_NO_INFO,
         )
         return batch, indices
+
+    @property
+    def _reads_plainly(self) -> bool:
+        buffer: Any = self.buffer
+        return self.n_step == 1 and buffer.is_plain and type(buffer._meta.obs) is np.ndarray
 
     def _read(self, current: list[Index], last: Index) -> list[Any]:
         """Read observations at some indices, and the successors of the last."""
@@ -152,14 +176,10 @@ def successors(buffer: ReplayBuffer, indices: Index) -> Any:
     return buffer.get(buffer.next(indices), "obs")
 
 
-def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Tensor:
-    """Compute the targets of Tianshou's ``compute_nstep_return``, bit for bit.
-
-    Tianshou's function copies rewards and flags of the whole buffer.
-
-    :param value_I: values of the successors of the last steps.
-    :return: shape (indices, 1).
-    """
+def nstep_terms(steps: Steps, gamma: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the discounted rewards of n steps, and the factors of the values that follow."""
+    if len(steps.index_NI) == 1:
+        return steps.rew_NI[0].astype(float), gamma * ~steps.terminated_NI[0]
     n_step, count = steps.index_NI.shape
     return_I = np.zeros(count)
     length_I = np.full(count, n_step)
@@ -168,11 +188,18 @@ def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Te
         return_I[steps.end_NI[n]] = 0.0
         return_I = steps.rew_NI[n] + gamma * return_I
     discounts = np.cumprod([1.0] + [gamma] * n_step)
-    factor_I = discounts[length_I] * ~steps.terminated_NI[-1]
+    return return_I, discounts[length_I] * ~steps.terminated_NI[-1]
+
+
+def nstep_returns(steps: Steps, value_I: torch.Tensor, gamma: float) -> torch.Tensor:
+    """Compute the targets of Tianshou's ``compute_nstep_return``, bit for bit.
+
+    Tianshou's function copies rewards and flags of the whole buffer.
+
+    :param value_I: values of the successors of the last steps.
+    :return: shape (indices, 1).
+    """
     # In double precision, as Tianshou has it.
-    if value_I.device.type == "cpu":  # numpy's calls take a fraction of torch's
-        values = value_I.numpy()
-        returns = values.astype(float) * factor_I + return_I
-        return torch.from_numpy(returns.astype(values.dtype))[:, None]
-    factor, reward = (to_device(array, value_I.device) for array in (factor_I, return_I))
-    return (value_I.double() * factor + reward).to(value_I.dtype)[:, None]
+    terms = (to_device(array, value_I.device) for array in nstep_terms(steps, gamma))
+    reward_I, factor_I = terms
+    return (value_I.double() * factor_I + reward_I).to(value_I.dtype)[:, None]

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from tianshou.trainer import OffpolicyTrainer
-
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, NonFiniteLossError
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
@@ -28,6 +26,7 @@ from medqn_tianshou.training.run_state import (
 )
 from medqn_tianshou.training.seeding import global_random_state, set_global_random_state
 from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.trainer import LeanTrainer
 from medqn_tianshou.training.wandb_mirror import WandbMirror
 
 
@@ -92,7 +91,7 @@ class Training:
             wandb=wandb,
         )
         train_collector.on_episode_end = self._log_episode
-        self.trainer = OffpolicyTrainer(
+        self.trainer = LeanTrainer(
             policy=policy,
             train_collector=train_collector,
             test_collector=test_collector,

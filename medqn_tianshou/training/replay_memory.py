@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
+from tianshou.data import Batch, ReplayBuffer
 from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.replay.ring import RingReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import predict_replay_nbytes, seed_replay_buffer
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.memory import MB, MemoryLimit, format_bytes, memory_limit
@@ -49,7 +50,7 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
     allowed = left if cap is None else min(cap, left)
     options = {"buffer_num": env_num, **settings.buffer_options}
     if settings.replay == "raw":
-        nbytes = predict_replay_nbytes(partial(VectorReplayBuffer, **options), example, size)
+        nbytes = predict_replay_nbytes(partial(RingReplayBuffer, **options), example, size)
         if nbytes > allowed:
             whose = f"the {format_bytes(left)} that this {limit.source} has left for it"
             if allowed == cap:
@@ -61,7 +62,7 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
                 remedy = f"even the smallest, {smallest}, does not fit; more memory is needed"
             problem = f"transitions take {format_bytes(nbytes)}, more than {whose}; {remedy}"
             raise ConfigError("buffer_size", size, problem)
-        buffer = VectorReplayBuffer(size, **options)
+        buffer = RingReplayBuffer(size, **options)
         description = f"{size:,} transitions will take {format_bytes(nbytes)}"
     else:
         nbytes = allowed

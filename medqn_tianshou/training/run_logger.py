@@ -167,6 +167,11 @@ class RunLogger(TensorboardLogger):
         self.env_step = step + self._clock_start
         super().log_train_data(log_data, self.env_step)
 
+    @property
+    def wants_update_data(self) -> bool:
+        """Whether :meth:`log_update_data` would write a line now."""
+        return self.policy.gradient_steps - self.last_log_update_step >= self.update_interval
+
     def log_update_data(self, log_data: dict[str, Any], step: int) -> None:
         """Log as Tianshou does, by gradient steps: its trainer counts updates."""
         self.env_step = self._clock()

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tianshou.trainer import OffpolicyTrainer
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.training.trainer import LeanTrainer
 
 State = dict[str, Any]
 
@@ -67,17 +67,17 @@ def _like(value: Any, parameter: torch.Tensor) -> Any:
     return torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
 
 
-def trainer_state(trainer: OffpolicyTrainer) -> State:
-    """Return what Tianshou's trainer keeps from one training step to the next."""
+def trainer_state(trainer: LeanTrainer) -> State:
+    """Return what the trainer keeps from one training step to the next."""
     return {
         **{name: getattr(trainer, name) for name in _TRAINER_FIELDS},
         "epoch": trainer.epoch,
         "seconds": time.time() - trainer.start_time,
-        "averages": {name: list(average.cache) for name, average in trainer.stat.items()},
+        "recent_losses": list(trainer.recent_losses),
     }
 
 
-def load_trainer_state(trainer: OffpolicyTrainer, state: State) -> None:
+def load_trainer_state(trainer: LeanTrainer, state: State) -> None:
     """Continue from what :func:`trainer_state` returned; the trainer enters the epoch again."""
     for name in _TRAINER_FIELDS:
         setattr(trainer, name, state[name])
@@ -85,5 +85,4 @@ def load_trainer_state(trainer: OffpolicyTrainer, state: State) -> None:
     trainer.epoch = int(state["epoch"]) - 1
     trainer.iter_num = int(state["iter_num"]) - 1
     trainer.start_time = time.time() - float(state["seconds"])
-    for name, cache in state["averages"].items():
-        trainer.stat[name].cache = list(cache)
+    trainer.recent_losses.extend(state["recent_losses"])

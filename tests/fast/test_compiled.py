@@ -1,17 +1,20 @@
-"""Compiled code gives torch's numbers: values, gradients and updates."""
+"""Compiled code gives torch's numbers: values, gradients and whole updates."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from tianshou.data import Batch, VectorReplayBuffer
-from tianshou.utils.torch_utils import policy_within_training_step
+from learners import update
+from tianshou.data import Batch
 from torch import nn
 
 from medqn_tianshou import (
+    CompactVectorReplayBuffer,
     FastMeDQNPolicy,
+    MeDQNPolicy,
     MinAtarQNetwork,
     MLPQNetwork,
     NatureQNetwork,
@@ -19,58 +22,283 @@ from medqn_tianshou import (
 )
 from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.algorithm.policy import NonFiniteLossError
-from medqn_tianshou.fast.compiled import CompiledLoss
+from medqn_tianshou.fast import flat
+from medqn_tianshou.fast.blas import product_scratch
+from medqn_tianshou.fast.flat import FlatNetwork
 from medqn_tianshou.fast.known import KnownNetwork
+from medqn_tianshou.fast.learner import SmallLearner
 from medqn_tianshou.fast.passes import scaled_images
 from medqn_tianshou.fast.targets import join
 
-GRID = (4, 10, 10)
+ACTIONS = 3
 
 
-def make_networks():
+def make_network(name):
     torch.manual_seed(0)
-    generator = np.random.default_rng(0)
-    cells = generator.random((5, *GRID)) < 0.2
-    yield "grid", MinAtarQNetwork(observation_shape=GRID, action_count=6), cells
-    yield "grid of numbers", MinAtarQNetwork(observation_shape=GRID, action_count=6), cells * 3
-    yield (
-        "vector",
-        MLPQNetwork(observation_shape=(3,), action_count=2),
-        generator.normal(size=(5, 3)),
-    )
-    one_layer = MLPQNetwork(observation_shape=(3,), action_count=2, hidden_sizes=())
-    yield "one layer", one_layer, generator.normal(size=(1, 3)).astype(np.float32)
+    if name == "vector":
+        return MLPQNetwork(observation_shape=(4,), action_count=ACTIONS)
+    if name == "one layer":
+        return MLPQNetwork(observation_shape=(4,), action_count=ACTIONS, hidden_sizes=())
+    shape = {"grid": (4, 10, 10), "odd grid": (7, 6, 6), "grid of numbers": (4, 10, 10)}[name]
+    return MinAtarQNetwork(observation_shape=shape, action_count=ACTIONS)
 
 
-NETWORKS = {name: (network, obs) for name, network, obs in make_networks()}
+def make_observations(name, count, generator):
+    if name in ("vector", "one layer"):
+        return generator.normal(size=(count, 4)).astype(np.float32)
+    cells = generator.random((count, *((7, 6, 6) if name == "odd grid" else (4, 10, 10)))) < 0.2
+    return cells * 3 if name == "grid of numbers" else cells
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_values_are_torchs_before_and_after_a_step(name):
-    network, obs = copy.deepcopy(NETWORKS[name])
-    known = KnownNetwork.of(network)
-    compiled = known.compiled
+NAMES = ("vector", "one layer", "grid", "odd grid", "grid of numbers")
+
+
+@pytest.mark.parametrize("blas", [True, False], ids=["blas", "loops"])
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_torchs_before_and_after_a_step(name, blas, monkeypatch):
+    monkeypatch.setattr(flat, "product_scratch", lambda: product_scratch(blas=blas))
+    network = make_network(name)
+    known = KnownNetwork.of(network, flatten=True)
     optim = torch.optim.SGD(network.parameters(), lr=0.1)
-    for _ in range(3):
+    generator = np.random.default_rng(0)
+    for count in (1, 5, 2):
+        obs = make_observations(name, count, generator)
         q_BA = network(obs)[0]
-        expected = q_BA.detach().numpy()
-        for values in (compiled.act_values(obs), compiled.forward(obs)[0]):
-            np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+        values = known.flat.action_values(obs)
+        np.testing.assert_allclose(values, q_BA.detach().numpy(), rtol=1e-4, atol=1e-5)
         optim.zero_grad()
         q_BA.pow(2).sum().backward()
         optim.step()  # in place: the compiled pass sees it
         assert known.is_current
 
 
-def test_what_is_not_a_number_stays_so():
-    network, obs = copy.deepcopy(NETWORKS["vector"])
-    obs = obs.copy()
-    obs[0, 0] = np.nan
+@pytest.mark.parametrize("where", ["observation", "weight"])
+@pytest.mark.parametrize("name", ["vector", "grid"])
+def test_what_is_not_a_number_stays_so(name, where):
+    network = make_network(name)
+    obs = make_observations(name, 4, np.random.default_rng(0)).astype(np.float32)
+    if where == "observation":
+        obs[0].flat[0] = np.nan
+    else:
+        with torch.no_grad():
+            network.advantage[0].weight[0, 0] = torch.nan
     expected = network(obs)[0].detach().numpy()
     assert np.isnan(expected[0]).all()
-    compiled = KnownNetwork.of(network).compiled
-    for values in (compiled.act_values(obs), compiled.forward(obs)[0]):
-        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+    values = FlatNetwork.of(network).action_values(obs)
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
+
+
+def make_policy(policy_class, name, optimizer="adam", *, network=None, **options):
+    model = make_network(name) if network is None else network
+    # Small constants in a divisor would blow up the rounding of gradients near zero.
+    optim = {
+        "adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-3),
+        "adam, fused": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-3, fused=True),
+        "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3, eps=1e-2),
+        "rmsprop, centered": lambda p: torch.optim.RMSprop(
+            p, lr=1e-3, alpha=0.95, eps=0.01, centered=True
+        ),
+        "amsgrad": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-3, amsgrad=True),
+        "decay": lambda p: torch.optim.RMSprop(p, lr=1e-3, eps=1e-2, weight_decay=0.1),
+    }[optimizer](model.parameters())
+    schedule = options.pop("schedule", False)
+    return policy_class(
+        model=model,
+        optim=optim,
+        action_space=spaces.Discrete(ACTIONS),
+        state_sampler=RealStateSampler(seed=1),
+        lr_scheduler=torch.optim.lr_scheduler.ExponentialLR(optim, 0.9) if schedule else None,
+        **{"target_update_freq": 7, "is_double": False, **options},
+    )
+
+
+def make_buffer(name, size=120):
+    generator = np.random.default_rng(5)
+    buffer = CompactVectorReplayBuffer(size, 1, random_seed=3)
+    obs = make_observations(name, 1, generator)
+    for step in range(size):
+        obs_next = make_observations(name, 1, generator)
+        ends = step % 11 == 10
+        buffer.add(
+            Batch(
+                obs=obs,
+                obs_next=obs_next,
+                act=generator.integers(ACTIONS, size=1),
+                rew=generator.normal(size=1) * 3,
+                terminated=np.array([ends]),
+                truncated=np.array([step % 17 == 16]),
+            )
+        )
+        obs = make_observations(name, 1, generator) if ends else obs_next
+    return buffer
+
+
+def follow(policy, other):
+    """Give a policy the parameters and the optimizer state of another."""
+    policy.load_state_dict(other.state_dict())
+    policy.optim.load_state_dict(copy.deepcopy(other.optim.state_dict()))
+
+
+def assert_close(one, other, tolerance):
+    for found, expected in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, optimizer, huber, epochs",
+    [
+        ("vector", "adam", True, 1),
+        ("vector", "adam", False, 4),
+        ("vector", "rmsprop", False, 4),
+        ("grid", "adam", False, 4),
+        ("grid", "rmsprop, centered", True, 1),
+        ("grid", "rmsprop, centered", False, 4),
+    ],
+)
+def test_a_thousand_gradient_steps_are_those_of_the_plain_policy(name, optimizer, huber, epochs):
+    options = {
+        "clip_loss_grad": huber,
+        "consolidation_epochs": epochs,
+        "consolidation_coef": 1.0,
+        "max_grad_norm": 1.0 if epochs > 1 else None,
+    }
+    fast = make_policy(FastMeDQNPolicy, name, optimizer, **options)
+    plain = make_policy(MeDQNPolicy, name, optimizer, **options)
+    ours, theirs = make_buffer(name), make_buffer(name)
+    for _ in range(1000 // epochs):
+        follow(plain, fast)  # otherwise rounding would grow from step to step, as in any two runs
+        found, expected = update(fast, ours)[0], update(plain, theirs)[0]
+        assert_close(fast, plain, 3e-6 if epochs == 1 else 1e-4)
+        for key in ("loss", "td_loss", "consolidation_loss"):
+            assert getattr(found, key) == pytest.approx(getattr(expected, key), rel=1e-4, abs=1e-7)
+    assert fast._learner._work is not None  # compiled code it was
+    assert fast.gradient_steps == 1000
+
+
+@pytest.mark.parametrize("name", ["vector", "grid"])
+@pytest.mark.parametrize(
+    "optimizer, options",
+    [
+        ("adam, fused", {"consolidation_coef": 0.0}),
+        ("adam", {"consolidation_coef": 0.0, "consolidation_epochs": 3}),
+        ("rmsprop", {"consolidation_coef": 0.5, "is_double": True, "estimation_step": 3}),
+        ("adam", {"consolidation_coef": 0.5, "consolidation_reduction": "sum", "schedule": True}),
+        ("adam", {"consolidation_coef": 0.5, "consolidation_batch_size": 5}),
+    ],
+    ids=["dqn", "dqn, epochs", "double, n-step", "sum, schedule", "few states"],
+)
+def test_updates_are_those_of_the_plain_policy(name, optimizer, options):
+    fast = make_policy(FastMeDQNPolicy, name, optimizer, **options)
+    plain = make_policy(MeDQNPolicy, name, optimizer, **options)
+    ours, theirs = make_buffer(name), make_buffer(name)
+    for _ in range(20):
+        found, expected = update(fast, ours)[0], update(plain, theirs)[0]
+        assert vars(found).keys() == vars(expected).keys()
+        assert (found.consolidation_loss is None) == (options["consolidation_coef"] == 0)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-3)
+    assert_close(fast, plain, 1e-4)
+    assert fast._learner._work is not None
+    assert fast.optim.param_groups[0]["lr"] == plain.optim.param_groups[0]["lr"]
+    for one, other in zip(fast.model.parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-2, atol=1e-4)
+    states = [policy.optim.state_dict()["state"] for policy in (fast, plain)]
+    assert [list(entry) for entry in states[0].values()] == [
+        list(entry) for entry in states[1].values()
+    ]
+    for one, other in zip(states[0].values(), states[1].values(), strict=True):
+        assert one["step"] == other["step"]
+
+
+@pytest.mark.parametrize(
+    "optimizer, change",
+    [
+        ("amsgrad", lambda policy: None),
+        ("decay", lambda policy: None),
+        ("adam", lambda policy: policy.optim.register_step_pre_hook(lambda *_: None)),
+        ("adam", lambda policy: policy.optim.add_param_group({"params": [nn.Parameter(_one())]})),
+        ("adam", lambda policy: policy.model.advantage[0].weight.requires_grad_(False)),
+        ("adam", lambda policy: policy.model.advantage[0].weight.register_hook(lambda g: 2 * g)),
+    ],
+    ids=["amsgrad", "weight decay", "step hook", "another group", "frozen", "gradient hook"],
+)
+def test_what_compiled_steps_do_not_know_is_left_to_torch(optimizer, change):
+    policies = [make_policy(cls, "vector", optimizer) for cls in (FastMeDQNPolicy, MeDQNPolicy)]
+    for policy in policies:
+        update(policy, make_buffer("vector"))
+        change(policy)
+        policy._learner = learner = SmallLearner()
+        update(policy, make_buffer("vector"), count=3)
+        assert learner._work is None
+    assert_close(*policies, 1e-5)
+
+
+def _one():
+    return torch.ones(1)
+
+
+def test_updates_are_the_same_in_every_run():
+    def trained():
+        policy = make_policy(FastMeDQNPolicy, "grid", consolidation_epochs=2)
+        update(policy, make_buffer("grid"), count=20)
+        return policy
+
+    one, other = trained(), trained()
+    for found, expected in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_copy_learns_on_its_own(duplicate):
+    policy = make_policy(FastMeDQNPolicy, "vector")
+    buffer = make_buffer("vector")
+    update(policy, buffer, count=3)
+    other = duplicate(policy)
+    before = copy.deepcopy(policy.state_dict())
+    update(other, copy.deepcopy(buffer), count=3)
+    for name, value in policy.state_dict().items():
+        assert torch.equal(value, before[name])
+    update(policy, buffer, count=3)
+    assert_close(other, policy, 0.0)
+
+
+def test_an_optimizer_state_that_is_loaded_or_changed_counts():
+    policies = [make_policy(cls, "vector") for cls in (FastMeDQNPolicy, MeDQNPolicy)]
+    for policy in policies:
+        buffer = make_buffer("vector")
+        update(policy, buffer, count=3)
+        saved = copy.deepcopy(policy.optim.state_dict())
+        update(policy, buffer, count=3)
+        policy.optim.load_state_dict(saved)
+        update(policy, buffer, count=3)
+        for state in policy.optim.state.values():
+            state["exp_avg"] = torch.zeros_like(state["exp_avg"])
+        policy.optim.param_groups[0]["lr"] = 1e-2
+        policy.optim.zero_grad()
+        update(policy, buffer, count=3)
+    assert_close(*policies, 1e-5)
+
+
+def test_an_action_that_the_network_does_not_have_is_an_error_before_anything_changes():
+    policy = make_policy(FastMeDQNPolicy, "vector")
+    buffer = make_buffer("vector")
+    update(policy, buffer)
+    before = copy.deepcopy(policy.state_dict())
+    for action in (ACTIONS, -1, 1000):
+        buffer.buffers[0].columns["act"].values = np.full(120, action)
+        with pytest.raises(IndexError, match=f"actions from {action} to {action} do not fit"):
+            update(policy, buffer)
+    for name, value in policy.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_a_loss_that_is_not_a_number_stops_compiled_updates():
+    policy = make_policy(FastMeDQNPolicy, "vector")
+    buffer = make_buffer("vector")
+    buffer.buffers[0].columns["rew"].values = np.full(120, np.nan)
+    with pytest.raises(NonFiniteLossError, match="loss is nan"):
+        update(policy, buffer)
+    assert policy._learner._work is not None
 
 
 @pytest.mark.parametrize(
@@ -85,15 +313,10 @@ def test_what_is_not_a_number_stays_so():
     ids=["moved", "assigned", "hooked"],
 )
 def test_it_knows_when_the_network_is_no_longer_its_own(change):
-    network, obs = copy.deepcopy(NETWORKS["vector"])
-    policy = FastMeDQNPolicy(
-        model=network,
-        optim=torch.optim.SGD(network.parameters(), lr=0.1),
-        action_space=spaces.Discrete(2),
-        target_update_freq=1,
-    )
+    policy = make_policy(FastMeDQNPolicy, "vector")
+    network, obs = policy.model, make_observations("vector", 5, np.random.default_rng(0))
     policy.choose_actions(obs, explore=False)
-    known = KnownNetwork.of(network)
+    known = policy._networks.of(network)
     assert known.is_current
     change(network)
     assert not known.is_current
@@ -102,23 +325,6 @@ def test_it_knows_when_the_network_is_no_longer_its_own(change):
             parameter.mul_(-1)
     expected = network(obs)[0].argmax(dim=1).tolist()
     assert policy.choose_actions(obs, explore=False).tolist() == expected
-
-
-def test_a_copy_acts_by_its_own_parameters():
-    network, obs = copy.deepcopy(NETWORKS["vector"])
-    policy = FastMeDQNPolicy(
-        model=network,
-        optim=torch.optim.SGD(network.parameters(), lr=0.1),
-        action_space=spaces.Discrete(2),
-        target_update_freq=1,
-    )
-    before = policy.choose_actions(obs, explore=False)
-    other = copy.deepcopy(policy)
-    with torch.no_grad():
-        other.model.advantage[-1].weight.mul_(-1)
-        other.model.advantage[-1].bias.mul_(-1)
-    np.testing.assert_array_equal(other.choose_actions(obs, explore=False), 1 - before)
-    np.testing.assert_array_equal(policy.choose_actions(obs, explore=False), before)
 
 
 @pytest.mark.parametrize(
@@ -132,126 +338,15 @@ def test_a_copy_acts_by_its_own_parameters():
             hidden=(32, 4),
             action_count=2,
         ),
+        MinAtarQNetwork(observation_shape=(4, 10, 12), action_count=2),
         QNetwork(features=nn.Sequential(nn.Flatten(), nn.Tanh()), hidden=(3, 4), action_count=2),
         nn.Linear(3, 2),
     ],
-    ids=["large", "dueling", "double", "strided", "other layers", "other class"],
+    ids=["large", "dueling", "double", "strided", "not square", "other layers", "other class"],
 )
 def test_what_it_cannot_do_is_left_to_torch(network):
-    known = KnownNetwork.of(network)
-    assert known is None or known.compiled is None
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_gradients_are_torchs(name):
-    network, obs = copy.deepcopy(NETWORKS[name])
-    known = KnownNetwork.of(network)
-    compiled = known.compiled
-    q_BA = network(obs)[0]
-    grad_BA = torch.randn_like(q_BA)
-    q_BA.backward(grad_BA)
-    _, kept = compiled.forward(obs)
-    gradients = compiled.backward(grad_BA.numpy(), kept)
-    assert [p.data_ptr() for p in compiled.parameters] == [
-        p.data_ptr() for p in network.parameters()
-    ]
-    for parameter, gradient in zip(network.parameters(), gradients, strict=True):
-        assert parameter.grad.abs().max() > 0
-        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["grid", "vector"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"consolidation_coef": 0.0},
-        {"consolidation_coef": 2.0, "consolidation_epochs": 3, "max_grad_norm": 0.05},
-        {"consolidation_coef": 0.5, "clip_loss_grad": True, "is_double": True},
-        {"consolidation_coef": 0.5, "consolidation_reduction": "sum", "estimation_step": 3},
-        {"consolidation_coef": 0.5, "consolidation_loss": "kl"},  # not compiled
-    ],
-    ids=["dqn", "epochs, clipped", "huber, double", "sum, n-step", "kl"],
-)
-def test_compiled_updates_give_the_parameters_and_losses_of_torchs(name, options):
-    results = []
-    for compiled in (False, True):
-        network, obs = copy.deepcopy(NETWORKS[name])
-        actions = network(obs)[0].shape[1]
-        generator = np.random.default_rng(5)
-        buffer = VectorReplayBuffer(40, 1)
-        shape = obs.shape[1:]
-        for step in range(40):
-            state = generator.random((2, 1, *shape)) * 3
-            state = state < 0.5 if obs.dtype == bool else state
-            batch = Batch(
-                obs=state[0],
-                obs_next=state[1],
-                act=generator.integers(actions, size=1),
-                rew=generator.normal(size=1) * 3,
-                terminated=np.array([step % 7 == 6]),
-                truncated=np.array([False]),
-                done=np.array([step % 7 == 6]),
-                info=Batch(),
-            )
-            buffer.add(batch)
-        policy = FastMeDQNPolicy(
-            model=network,
-            # Not one that divides by the gradient's size: that would blow up rounding.
-            optim=torch.optim.SGD(network.parameters(), lr=0.01),
-            action_space=spaces.Discrete(actions),
-            target_update_freq=5,
-            state_sampler=RealStateSampler(seed=1),
-            compiled=compiled,
-            **{"is_double": False, **options},
-        )
-        policy.train()
-        buffer._random_state = np.random.RandomState(3)
-        with policy_within_training_step(policy):
-            stats = [policy.update(16, buffer) for _ in range(8)]
-        results.append((policy, stats))
-    (plain, plain_stats), (quick, quick_stats) = results
-    for expected, parameter in zip(plain.parameters(), quick.parameters(), strict=True):
-        torch.testing.assert_close(parameter, expected, rtol=1e-5, atol=1e-6)
-    for expected, found in zip(plain_stats, quick_stats, strict=True):
-        assert vars(found).keys() == vars(expected).keys()
-        assert (found.consolidation_loss is None) == (options["consolidation_coef"] == 0)
-        for key in ("loss", "td_loss", "consolidation_coef"):
-            assert getattr(found, key) == pytest.approx(getattr(expected, key), rel=1e-4)
-        if found.consolidation_loss is not None:
-            assert found.consolidation_loss == pytest.approx(
-                expected.consolidation_loss, rel=1e-3, abs=1e-9
-            )
-
-
-def test_compiled_updates_are_taken_where_they_apply(monkeypatch):
-    taken = []
-    differentiate = CompiledLoss.differentiate
-    monkeypatch.setattr(
-        CompiledLoss,
-        "differentiate",
-        lambda self, *args: taken.append(args) or differentiate(self, *args),
-    )
-    test_compiled_updates_give_the_parameters_and_losses_of_torchs(
-        "vector", {"consolidation_coef": 1.0, "consolidation_epochs": 2}
-    )
-    assert len(taken) == 16
-
-
-def test_a_loss_that_is_not_a_number_stops_compiled_updates():
-    network = MLPQNetwork(observation_shape=(3,), action_count=2)
-    policy = FastMeDQNPolicy(
-        model=network,
-        optim=torch.optim.SGD(network.parameters(), lr=0.1),
-        action_space=spaces.Discrete(2),
-        target_update_freq=1,
-        consolidation_coef=0.0,
-        compiled=True,
-    )
-    batch = Batch(
-        obs=np.full((4, 3), np.nan), act=np.zeros(4, int), returns=torch.zeros(4, 1), info=Batch()
-    )
-    with pytest.raises(NonFiniteLossError, match="loss is nan"):
-        policy.learn(batch)
+    known = KnownNetwork.of(network, flatten=True)
+    assert known is None or known.flat is None
 
 
 def test_joining_copies_only_what_is_apart():

@@ -1,4 +1,4 @@
-"""Optimizers and clipping through compiled code take torch's steps."""
+"""Optimizers through compiled code take torch's steps."""
 
 import copy
 
@@ -9,7 +9,7 @@ from tianshou.data import VectorReplayBuffer
 from torch import nn
 
 from medqn_tianshou import FastMeDQNPolicy, RealStateSampler
-from medqn_tianshou.fast.optimizers import FusedRMSprop, clip_gradient
+from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.training.build import make_optimizer
 
 
@@ -46,22 +46,6 @@ def test_fused_rmsprop_takes_torchs_steps_and_keeps_its_state(options, given):
             torch.testing.assert_close(one[name], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("norm", [0.1, 100.0, float("nan")])
-def test_clipping_is_torchs(norm):
-    ours = [nn.Parameter(torch.zeros(shape)) for shape in ((3, 4), (5,))]
-    theirs = copy.deepcopy(ours)
-    for one, other in zip(ours, theirs, strict=True):
-        one.grad = torch.randn_like(one)
-        if norm != norm:
-            one.grad.view(-1)[0] = torch.nan
-        other.grad = one.grad.clone()
-    most = 1.0 if norm != norm else norm
-    clip_gradient(ours, most)
-    nn.utils.clip_grad_norm_(theirs, most)
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
-
-
 def test_fused_rmsprop_takes_the_rate_that_a_schedule_sets():
     parameter = nn.Parameter(torch.ones(3))
     optim = FusedRMSprop([parameter], lr=1.0)
@@ -72,22 +56,6 @@ def test_fused_rmsprop_takes_the_rate_that_a_schedule_sets():
         optim.step()
         schedule.step()
         assert bool((parameter != before).any()) == expected_to_move
-
-
-@pytest.mark.parametrize("max_norm", [0.5, 100.0])
-def test_clipping_leaves_parameters_without_gradient_alone(max_norm):
-    torch.manual_seed(1)
-    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 4), (5,), (1,))]
-    for parameter in ours[:2]:  # the last took no part in the loss
-        parameter.grad = torch.randn_like(parameter)
-    theirs = copy.deepcopy(ours)
-    for one, other in zip(ours[:2], theirs[:2], strict=True):
-        other.grad = one.grad.clone()
-    clip_gradient(ours, max_norm)
-    torch.nn.utils.clip_grad_norm_(theirs, max_norm)
-    for one, other in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=0)
-    assert ours[2].grad is None
 
 
 def test_the_fused_optimizer_takes_the_same_steps():

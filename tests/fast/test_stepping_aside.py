@@ -9,7 +9,7 @@ from torch import nn
 
 from medqn_tianshou import FastMeDQNPolicy, MeDQNPolicy, MLPQNetwork, RealStateSampler
 from medqn_tianshou.algorithm.networks import QNetwork
-from medqn_tianshou.fast import kernels
+from medqn_tianshou.fast import kernels, updates
 
 OBS = np.random.default_rng(0).normal(size=(100, OBS_SIZE)).astype(np.float32)
 
@@ -180,8 +180,9 @@ def test_without_compilation_no_numba_code_of_ours_runs(monkeypatch):
         state_sampler=RealStateSampler(seed=1),
         max_grad_norm=0.1,
     )
-    for name in [name for name, value in vars(kernels).items() if hasattr(value, "py_func")]:
-        monkeypatch.setattr(kernels, name, None)
+    for module in (kernels, updates):
+        for name in [name for name, value in vars(module).items() if hasattr(value, "py_func")]:
+            monkeypatch.setattr(module, name, None)
     update(policy, filled(VectorReplayBuffer(90, ENVS)), count=3)
     policy.choose_actions(OBS, explore=False)
 

@@ -1,0 +1,88 @@
+"""Tianshou's own replay buffer, quicker where it is small and has one environment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tianshou.data import VectorReplayBuffer
+from tianshou.data.types import RolloutBatchProtocol
+
+Index = NDArray[np.int_]
+
+
+class RingReplayBuffer(VectorReplayBuffer):
+    """A VectorReplayBuffer with the same storage, the same samples and the same results.
+
+    With one environment, and transitions of plain arrays, adding and reading go to the arrays of
+    the storage without the batches around them. Everything else is Tianshou's.
+    """
+
+    def _compile(self) -> None:
+        """Skip Tianshou's compilation: it takes seconds and 50 MB, for functions used rarely."""
+
+    def add(
+        self, batch: RolloutBatchProtocol, buffer_ids: Index | list[int] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Add a transition."""
+        stored: dict[str, Any] = self._meta.__dict__
+        given: dict[str, Any] = batch.__dict__
+        if not self.is_plain or not _fits(given, stored):
+            return super().add(batch, buffer_ids)
+        part = self.buffers[0]
+        index, size = part._insertion_idx, part.maxsize
+        done = bool(given["terminated"][0] or given["truncated"][0])
+        for name, array in stored.items():
+            array[index] = given[name][0]
+        stored["done"][index] = done
+        part.last_index[0] = self.last_index[0] = index
+        part._insertion_idx = (index + 1) % size
+        part._size = self._lengths[0] = min(part._size + 1, size)
+        part._ep_return += given["rew"][0]
+        part._ep_len += 1
+        episode = (0.0, 0, part._ep_start_idx)
+        if done:
+            episode = (part._ep_return, part._ep_len, part._ep_start_idx)
+            part._ep_return, part._ep_len, part._ep_start_idx = 0.0, 0, part._insertion_idx
+        result: Any = [np.array([value]) for value in (index, *episode)]
+        return tuple(result)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each transition has its own observation and successor, of one environment."""
+        return self.buffer_num == self.stack_num == 1 and self._save_obs_next
+
+    def sample_indices(self, batch_size: int | None) -> Index:
+        """Sample as Tianshou does; with one environment there is none to choose."""
+        if self.is_plain and batch_size is not None:
+            return np.asarray(self.buffers[0].sample_indices(batch_size))
+        return super().sample_indices(batch_size)
+
+    def fetch(
+        self, indices: Index, sampled: Sequence[Index] = ()
+    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """Read transitions of a plain buffer.
+
+        :param sampled: indices whose observations to read as well.
+        :return: actions, rewards and both flags; observations, those at ``sampled``, successors.
+        """
+        stored: dict[str, Any] = self._meta.__dict__
+        names = ("act", "rew", "terminated", "truncated")
+        obs = stored["obs"]
+        return (
+            [stored[name][indices] for name in names],
+            [*(obs[index] for index in (indices, *sampled)), stored["obs_next"][indices]],
+        )
+
+
+def _fits(given: dict[str, Any], stored: dict[str, Any]) -> bool:
+    """Whether a batch is one transition of plain arrays as those in the storage are."""
+    if given.keys() != stored.keys():
+        return False
+    for name, array in stored.items():
+        value = given[name]
+        if type(value) is not np.ndarray or value.shape != (1, *array.shape[1:]):
+            return False
+        if value.dtype != array.dtype and not np.can_cast(value.dtype, array.dtype, "same_kind"):
+            return False
+    return True

@@ -1,0 +1,65 @@
+"""Tianshou's trainer for many small training steps."""
+
+from collections import deque
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from tianshou.data import CollectStats
+from tianshou.data.collector import CollectStatsBase
+from tianshou.policy.base import TrainingStats
+from tianshou.trainer import OffpolicyTrainer
+from tianshou.utils.torch_utils import policy_within_training_step
+
+SMOOTHED_UPDATES = 100
+"""Over how many updates Tianshou averages the losses that it logs."""
+
+
+class LeanTrainer(OffpolicyTrainer):
+    """Tianshou's OffpolicyTrainer; what is not logged is not computed.
+
+    It takes the same training steps and logs the same figures. It has no stopping function, and no
+    progress bar of its own.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
+
+    def training_step(self) -> tuple[CollectStatsBase, TrainingStats | None, bool]:
+        """Take all training steps of an epoch: the base class formats a progress bar for each."""
+        steps = episodes = 0
+        with policy_within_training_step(self.policy):
+            while steps < self.step_per_epoch:
+                collected = self._collect_training_data()
+                update_stats = self.policy_update_fn(collected)
+                steps += collected.n_collected_steps
+                episodes += collected.n_collected_episodes
+        total = CollectStats(n_collected_steps=steps, n_collected_episodes=episodes)
+        return total, update_stats, False
+
+    def policy_update_fn(self, collect_stats: CollectStatsBase) -> TrainingStats:
+        """Update as often as the collected steps ask for; return what the last update reported."""
+        count = round(self.update_per_step * collect_stats.n_collected_steps)
+        if count == 0 or self.train_collector is None:
+            return super().policy_update_fn(collect_stats)  # raises an error
+        for _ in range(count):
+            update_stat = self._sample_and_update(self.train_collector.buffer)
+            self.policy_update_time += update_stat.train_time
+        return update_stat
+
+    def _update_moving_avg_stats_and_log_update_data(self, update_stat: TrainingStats) -> None:
+        """Remember the losses; average them where a line is due."""
+        self.recent_losses.append(update_stat.get_loss_stats_dict())
+        logger: Any = self.logger
+        if logger.wants_update_data:
+            update_stat.smoothed_loss = self.smoothed_losses()
+            logger.log_update_data(asdict(update_stat), self._gradient_step)
+
+    def smoothed_losses(self) -> dict[str, float]:
+        """Average each loss over the recent updates."""
+        names = {name: None for losses in self.recent_losses for name in losses}
+        return {
+            name: float(np.mean([each[name] for each in self.recent_losses if name in each]))
+            for name in names
+        }
