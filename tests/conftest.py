@@ -82,15 +82,15 @@ def error_line(capsys):
 @pytest.fixture
 def on_learn(monkeypatch):
     """Call a function with policy and batch before each update."""
-    from medqn_tianshou import MeDQNPolicy
+    from medqn_tianshou import FastMeDQNPolicy
 
     def patch(act):
-        learn = MeDQNPolicy.learn
+        learn = FastMeDQNPolicy.learn
 
         def noted(policy, batch, *args, **kwargs):
             act(policy, batch)
             return learn(policy, batch, *args, **kwargs)
 
-        monkeypatch.setattr(MeDQNPolicy, "learn", noted)
+        monkeypatch.setattr(FastMeDQNPolicy, "learn", noted)  # compiled updates step aside
 
     return patch

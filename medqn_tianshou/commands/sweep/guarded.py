@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str], **options: Any) -> int:
     :param options: for the family's ``main``.
     """
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _keep_nice()
     family, *flags = arguments
     parser = make_train_parser(family, f"medqn train {family}")
     given = vars(parser.parse_args(flags))
@@ -51,6 +53,12 @@ def _wait_until_free(folder: Path) -> None:
         except RunFolderError as error:
             print(f"{folder} {error}", flush=True)
             time.sleep(PATIENCE_SECONDS)
+
+
+def _keep_nice() -> None:
+    """Let ``nice medqn sweep`` count: Linux shares the CPU by session, and each run has its own."""
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 
 
 def _end_with_parent() -> None:
