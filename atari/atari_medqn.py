@@ -5,6 +5,10 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from medqn_tianshou.startup import prepare_process
+
+prepare_process()  # before anything imports torch
+
 import torch
 
 from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork

@@ -4,6 +4,10 @@
 import sys
 from collections.abc import Sequence
 
+from medqn_tianshou.startup import prepare_process
+
+prepare_process()  # before anything imports torch
+
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.train import parse_run, run_training
 from medqn_tianshou.experiments.minatar import MINATAR

@@ -58,9 +58,9 @@ def watched(training: Any) -> Iterator[Stopwatch]:
     methods = [
         (collector.env, "step", "env"),
         (collector.env, "reset", "env"),
-        (collector, "_choose", "act"),
+        (policy, "choose_actions", "act"),
         (collector.buffer, "add", "store"),
-        (SingleFetch, "sample", "sample"),
+        (SingleFetch, "fetch", "sample"),
         (policy.state_sampler, "sample", "sample"),
         (policy, "update", "learn"),
         (training.trainer, "train_fn", "log"),

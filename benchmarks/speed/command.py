@@ -5,7 +5,11 @@ Each part can be run alone; the results of the other parts are kept:
   atari        Qbert, 1 environment
   atari10      Qbert, 10 environments
   minatar      Breakout
+  seaquest     Seaquest, with 10 channels
   mountaincar  MountainCar
+  lowdim       Acrobot, Catcher, Pixelcopter
+  arithmetic   the update of small networks: arithmetic per second
+  contention   the Atari main job with two busy neighbours
   update       the time of one policy.update on Atari
   breakdown    where the time of our own training goes
   options      memory format, optimizer, threads and torch.compile, one at a time
@@ -21,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.command import Benchmark
-from benchmarks.speed import breakdown, options, races
+from benchmarks.speed import arithmetic, breakdown, contention, options, races
 from benchmarks.speed.ratios import summarize
 
 INTRODUCTION = """\
@@ -31,6 +35,7 @@ Environment steps per second of whole trainings, learning included, evaluation a
   the paper's settings;
 - `stock_medqn`: MeDQN written on those classes directly: two samples, separate forward passes;
 - no prefix: ours, as the scripts run it;
+- `compiled`: MountainCar as one compiled program;
 - `bare`: the same environment, network, batches and schedule in a minimal loop without a framework;
 - `sb3`: Stable-Baselines3, where it is installed.
 
@@ -51,7 +56,9 @@ class Sizes:
             atari_1env=(3_000, 400),
             atari_10env=(3_000, 400),
             minatar=(5_000, 320),
+            seaquest=(5_000, 320),
             mountaincar=(1_000, 320),
+            lowdim=(1_000, 320),
         )
     )
     """By race: environment steps to fill the buffers, and environment steps in a chunk."""
@@ -62,6 +69,8 @@ class Sizes:
     option_turns: int = 25
     update_turns: int = 60
     breakdown_chunks: int = 10
+    contention: tuple[int, int] = (4_000, 3)
+    """Environment steps of each training, and how often each is run."""
 
 
 QUICK = Sizes(
@@ -69,12 +78,15 @@ QUICK = Sizes(
         atari_1env=(1_000, 120),
         atari_10env=(1_000, 120),
         minatar=(1_000, 96),
+        seaquest=(1_000, 96),
         mountaincar=(500, 96),
+        lowdim=(500, 96),
     ),
     turns=5,
     dropped=1,
     update_turns=15,
     breakdown_chunks=3,
+    contention=(1_000, 1),
 )
 
 BENCHMARK = Benchmark(
@@ -84,7 +96,11 @@ BENCHMARK = Benchmark(
         "atari": races.ATARI,
         "atari10": races.ATARI10,
         "minatar": races.MINATAR,
+        "seaquest": races.SEAQUEST,
         "mountaincar": races.MOUNTAIN_CAR_PART,
+        "lowdim": races.LOWDIM,
+        "arithmetic": arithmetic.ARITHMETIC,
+        "contention": contention.CONTENTION,
         "update": races.UPDATE,
         "breakdown": breakdown.BREAKDOWN,
         "options": options.OPTIONS,
@@ -95,8 +111,8 @@ BENCHMARK = Benchmark(
     quick_out=Path("log/speed-quick"),
     not_quick=frozenset({"options"}),
     needs={
-        "atari": frozenset({"atari", "atari10", "update", "breakdown"}),
-        "minatar": frozenset({"minatar", "breakdown"}),
+        "atari": frozenset({"atari", "atari10", "update", "breakdown", "contention"}),
+        "minatar": frozenset({"minatar", "seaquest", "breakdown"}),
     },
     title="Training speed",
     introduction=INTRODUCTION,

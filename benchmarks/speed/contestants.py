@@ -13,9 +13,10 @@ import gymnasium as gym
 from benchmarks.report import note
 from benchmarks.setups import Setup
 from benchmarks.speed.bare_loop import BareAtariLoop, BareLoop
+from benchmarks.speed.compiled_loop import CompiledLoop
 from benchmarks.speed.stock import Stock, TrainerContestant
 
-Kind = Literal["stock", "ours", "bare", "sb3"]
+Kind = Literal["stock", "ours", "bare", "compiled", "sb3"]
 
 
 class Contestant(Protocol):
@@ -34,6 +35,7 @@ class Ours(TrainerContestant):
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.training: Any = setup.prepare(folder)
         self.training.checkpoints = None  # not measured, like evaluation
+        self.training.trainer.save_checkpoint_fn = None
         self.training.warm_up()
         super().__init__(self.training.trainer)
         self.training.policy.set_env_step(0)
@@ -130,6 +132,8 @@ class Entry:
             return Ours(setup, folder)
         if self.kind == "sb3":
             return StableBaselines(setup)
+        if self.kind == "compiled":
+            return CompiledLoop(setup)
         return BareAtariLoop(setup) if self.family == "atari" else BareLoop(setup)
 
 

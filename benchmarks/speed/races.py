@@ -11,13 +11,14 @@ from statistics import median
 from typing import Any
 
 from benchmarks.report import Part, Result, Section, Table, note
-from benchmarks.speed.contestants import Entry, take_turns
+from benchmarks.speed.contestants import Entry, Kind, take_turns
 from benchmarks.speed.ratios import known_ratios
 
 QBERT = ("--task", "QbertNoFrameskip-v4", "--buffer-size", "100000", "--test-num", "1",
          "--eps-train", "0.05", "--eps-train-final", "0.05")  # fmt: skip
 SMALL = ("--eps-train", "0.1", "--eps-train-final", "0.1")
 BREAKOUT = ("--game", "breakout", *SMALL)
+SEAQUEST_GAME = ("--game", "seaquest", *SMALL)
 MOUNTAIN_CAR = ("--task", "MountainCar-v0", *SMALL)
 
 DQN_C10 = (*QBERT, "--algo", "dqn", "--step-per-collect", "10")
@@ -51,31 +52,45 @@ ATARI10_ENTRIES = {
     "medqn_r_c40_overlap": Entry("ours", "atari", (*MEDQN_C40, *TEN, *OVERLAP)),
     "bare_medqn_r_c40": Entry("bare", "atari", (*MEDQN_C40, *TEN)),
 }
-MINATAR_FLAGS: dict[str, tuple[tuple[str, ...], int]] = {
-    "medqn_u_c32": ((*BREAKOUT, "--algo", "medqn-u", "--step-per-collect", "32"), 8),
+Flags = dict[str, tuple[tuple[str, ...], int]]
+"""By name: a command line, and the factor on the steps of a chunk."""
+_MINATAR_FLAGS: Flags = {
+    "medqn_u_c32": (("--algo", "medqn-u", "--step-per-collect", "32"), 8),
     "medqn_r_c4_e2": (
-        (*BREAKOUT, "--algo", "medqn-r", "--step-per-collect", "4", "--consolidation-epochs", "2"),
-        2,
+        ("--algo", "medqn-r", "--step-per-collect", "4", "--consolidation-epochs", "2"), 2,
     ),
-    "dqn_c1": ((*BREAKOUT, "--algo", "dqn", "--step-per-collect", "1"), 1),
-}
-MOUNTAIN_CAR_FLAGS: dict[str, tuple[tuple[str, ...], int]] = {
+    "dqn_c1": (("--algo", "dqn", "--step-per-collect", "1"), 1),
+}  # fmt: skip
+MOUNTAIN_CAR_FLAGS: Flags = {
     "medqn_u_e4": ((*MOUNTAIN_CAR, "--algo", "medqn-u", "--consolidation-epochs", "4"), 1),
     "dqn_c8": ((*MOUNTAIN_CAR, "--algo", "dqn", "--step-per-collect", "8"), 2),
 }
 
 
-def _three_ways(family: str, flags: Mapping[str, tuple[tuple[str, ...], int]]) -> dict[str, Entry]:
+def _three_ways(family: str, flags: Flags, *, more: tuple[str, ...] = ()) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
-    for name, (line, chunk) in flags.items():
+    for name, (own, chunk) in flags.items():
+        line = (*own, *more)
         entries[f"stock_{name}"] = Entry("stock", family, line, chunk)
-        entries[name] = Entry("ours", family, line, chunk)
+        entries[name] = Entry("ours", family, line, 2 * chunk)
         entries[f"bare_{name}"] = Entry("bare", family, line, chunk)
     return entries
 
 
-MINATAR_ENTRIES = _three_ways("minatar", MINATAR_FLAGS)
-MOUNTAIN_CAR_ENTRIES = _three_ways("lowdim", MOUNTAIN_CAR_FLAGS)
+MINATAR_ENTRIES = _three_ways("minatar", _MINATAR_FLAGS, more=BREAKOUT)
+SEAQUEST_ENTRIES = _three_ways("minatar", _MINATAR_FLAGS, more=SEAQUEST_GAME)
+MOUNTAIN_CAR_ENTRIES = _three_ways("lowdim", MOUNTAIN_CAR_FLAGS) | {
+    f"compiled_{name}": Entry("compiled", "lowdim", line, 8 * chunk)
+    for name, (line, chunk) in MOUNTAIN_CAR_FLAGS.items()
+}
+_BOTH: tuple[tuple[str, Kind, int], ...] = (("stock_", "stock", 1), ("", "ours", 4))
+LOWDIM_ENTRIES = {
+    f"{prefix}{name}": Entry(kind, "lowdim", ("--task", task, "--algo", "medqn-u", *SMALL), chunk)
+    for name, task in (
+        ("acrobot", "Acrobot-v1"), ("catcher", "Catcher"), ("pixelcopter", "Pixelcopter"),
+    )
+    for prefix, kind, chunk in _BOTH
+}  # fmt: skip
 
 UPDATE_ENTRIES = {
     "stock_dqn": ATARI_ENTRIES["stock_dqn"],
@@ -174,7 +189,7 @@ def show_race(prefix: str, title: str, notes: str, result: Result) -> Section:
 
 
 def _by_counterpart(figures: Mapping[str, float], name: str, kind: str) -> str:
-    base = re.sub(r"^(stock|bare|sb3)_|_(raw|overlap)$", "", name)
+    base = re.sub(r"^(stock|bare|sb3|compiled)_|_(raw|overlap)$", "", name)
     counterpart = figures.get(f"{kind}_{base}")
     return "" if counterpart is None else f"{figures[name] / counterpart:.2f}"
 
@@ -213,10 +228,21 @@ ATARI_NOTES = (
     "`--overlap`. One environment of ours, and of the bare loop, runs on ale-py in the same "
     "thread, as our script has it; all others run on EnvPool, as in Tianshou's example."
 )
-SMALL_NOTES = "C (`c32`) is the number of environment steps between updates, E (`e2`) of epochs."
+SMALL_NOTES = (
+    "C (`c32`) is the number of environment steps between updates, E (`e2`) of epochs. `compiled` "
+    "is the whole training, environment included, as one program in numba, with the compiled "
+    "update that ours calls."
+)
 
 ATARI = _race("atari_1env", "Atari Qbert, 1 environment", ATARI_ENTRIES, ATARI_NOTES)
 ATARI10 = _race("atari_10env", "Atari Qbert, 10 environments", ATARI10_ENTRIES, ATARI_NOTES)
 MINATAR = _race("minatar", "MinAtar Breakout", MINATAR_ENTRIES, SMALL_NOTES)
+SEAQUEST = _race("seaquest", "MinAtar Seaquest", SEAQUEST_ENTRIES, SMALL_NOTES)
+LOWDIM = _race(
+    "lowdim",
+    "Acrobot, Catcher, Pixelcopter",
+    LOWDIM_ENTRIES,
+    "MeDQN(U) with the paper's settings.",
+)
 MOUNTAIN_CAR_PART = _race("mountaincar", "MountainCar", MOUNTAIN_CAR_ENTRIES, SMALL_NOTES)
 UPDATE = Part(measure_updates, show_updates)

@@ -94,25 +94,64 @@ RATIOS = (
         what="time of one MeDQN(R) update (32 + 32, E = 1) to one of stock DQN (32)",
         of="update_medqn_r_ms", to="update_stock_dqn_ms", at_most=1.2, aim=1.0,
     ),
-    _speed(
-        "minatar_medqn_u_c32_to_stock_medqn",
-        "MinAtar: our MeDQN(U), C 32, to stock MeDQN",
-        "minatar_medqn_u_c32", "minatar_stock_medqn_u_c32", 3.5, 6.0,
-    ),
-    _speed(
-        "minatar_medqn_r_c4_e2_to_bare_loop",
-        "MinAtar: our MeDQN(R), C 4, E 2, to the bare loop",
-        "minatar_medqn_r_c4_e2", "minatar_bare_medqn_r_c4_e2", 0.7, 1.0,
-    ),
-    _speed(
-        "minatar_dqn_c1_to_bare_loop",
-        "MinAtar: our DQN, C 1, to the bare loop",
-        "minatar_dqn_c1", "minatar_bare_dqn_c1", 0.7, 1.0,
+    *(
+        _speed(
+            f"{race}_{run}_to_bare_loop", f"{game}: our {what}, to the bare loop",
+            f"{race}_{run}", f"{race}_bare_{run}", floor, aim,
+        )
+        for race, game in (("minatar", "MinAtar Breakout"), ("seaquest", "MinAtar Seaquest"))
+        for run, what, floor, aim in (
+            ("medqn_u_c32", "MeDQN(U), C 32", 1.6, 2.5),
+            ("medqn_r_c4_e2", "MeDQN(R), C 4, E 2", 1.8, 2.5),
+            ("dqn_c1", "DQN, C 1", 2.2, 3.0),
+        )
     ),
     _speed(
         "mountaincar_medqn_u_e4_to_stock_medqn",
         "MountainCar: our MeDQN(U), E 4, to stock MeDQN",
-        "mountaincar_medqn_u_e4", "mountaincar_stock_medqn_u_e4", 1.5, 3.0,
+        "mountaincar_medqn_u_e4", "mountaincar_stock_medqn_u_e4", 10.0, 18.0,
+    ),
+    _speed(
+        "mountaincar_dqn_c8_to_bare_loop",
+        "MountainCar: our DQN, C 8, to the bare loop",
+        "mountaincar_dqn_c8", "mountaincar_bare_dqn_c8", 1.3, 2.0,
+    ),
+    _speed(
+        "mountaincar_medqn_u_e4_to_compiled_loop",
+        "MountainCar: our MeDQN(U), E 4, to the compiled loop",
+        "mountaincar_medqn_u_e4", "mountaincar_compiled_medqn_u_e4", 0.4, 0.7,
+    ),
+    *(
+        _speed(
+            f"lowdim_{name}_to_stock_medqn", f"{task}: our MeDQN(U) to stock MeDQN",
+            f"lowdim_{name}", f"lowdim_stock_{name}", 8.0, 15.0,
+        )
+        for name, task in (
+            ("acrobot", "Acrobot"), ("catcher", "Catcher"), ("pixelcopter", "Pixelcopter"),
+        )
+    ),
+    *(
+        Ratio(
+            name=f"arithmetic_{name}",
+            what=f"{what}: arithmetic per second, to torch.mm of 1024 x 1024",
+            of=f"arithmetic_{name}_gflops", to="arithmetic_mm_gflops", at_least=floor, aim=aim,
+        )
+        for name, what, floor, aim in (
+            ("breakout", "update of MinAtar Breakout (DQN)", 0.25, 0.5),
+            ("seaquest", "update of MinAtar Seaquest (DQN)", 0.25, 0.5),
+            ("mountaincar", "update of MountainCar (MeDQN(U), E 4)", None, None),
+        )
+    ),
+    Ratio(
+        name="contention_ours",
+        what="Atari main job with two busy neighbours on two cores, to its speed alone",
+        of="contention_ours_busy_steps_per_s", to="contention_ours_alone_steps_per_s",
+        at_least=1 / 3,
+    ),
+    Ratio(
+        name="contention_stock",
+        what="the same for stock Tianshou",
+        of="contention_stock_busy_steps_per_s", to="contention_stock_alone_steps_per_s",
     ),
 )  # fmt: skip
 """All ratios with their limits."""

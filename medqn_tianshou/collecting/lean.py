@@ -17,6 +17,7 @@ from tianshou.policy import BasePolicy
 from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
 from medqn_tianshou.collecting.steps import Step, action_batch
 from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.replay.ring import RingReplayBuffer
 
 Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
 """Chooses actions for observations of the environments with these numbers."""
@@ -154,7 +155,7 @@ class LeanCollector(Collector[CollectStats]):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
-        choose = self._choose_at_random if random else self._choose
+        choose = self._choose_at_random if random else self._chooser()
         stats = self._take(self._play(choose, n_step, n_episode, render, gym_reset_kwargs))
         if n_episode:
             self.reset_env(gym_reset_kwargs)
@@ -210,13 +211,7 @@ class LeanCollector(Collector[CollectStats]):
         for step in play:
             if self._on_states is not None:
                 self._on_states(step.obs_RO)
-            batch = step.batch()
-            if self._on_step_hook is not None:
-                batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info
-                self._on_step_hook(action_batch(step.act_R), batch)
-                batch.pop("info")
-            if self._stores:
-                self.buffer.add(batch, buffer_ids=step.env_ids_R)
+            self._store(step)
             steps += len(step.env_ids_R)
             for env_id, reward, done in zip(
                 step.env_ids_R.tolist(), step.rew_R.tolist(), step.done_R.tolist(), strict=True
@@ -238,16 +233,40 @@ class LeanCollector(Collector[CollectStats]):
             lens=np.array(lengths, dtype=int),
         )
 
+    def _store(self, step: Step) -> None:
+        buffer: Any = self.buffer
+        if self._on_step_hook is None:
+            if not self._stores:
+                return
+            if type(buffer) is RingReplayBuffer and buffer.takes(step.obs_RO):
+                buffer.append(step.arrays())
+                return
+        batch = step.batch()
+        if self._on_step_hook is not None:
+            batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info
+            self._on_step_hook(action_batch(step.act_R), batch)
+            batch.pop("info")
+        if self._stores:
+            buffer.add(batch, buffer_ids=step.env_ids_R)
+
     def _choose_at_random(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
         # Tianshou's environments have an action space each, EnvPool's share one.
         spaces = self._action_space
         own = isinstance(spaces, list)
         return np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
 
+    def _chooser(self) -> Choose:
+        obs: Any = self._pre_collect_obs_RO
+        if obs is None or obs.dtype == object or not chooses_quickly(self.policy):
+            return self._choose  # objects may contain masks
+        policy, explores = cast(QuickPolicy, self.policy), self.exploration_noise
+
+        def choose_quickly(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> NDArray[Any]:
+            return policy.choose_actions(obs_RO, explore=explores)
+
+        return choose_quickly
+
     def _choose(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
-        if obs_RO.dtype != object and chooses_quickly(self.policy):  # objects may contain masks
-            policy = cast(QuickPolicy, self.policy)
-            return policy.choose_actions(obs_RO, explore=self.exploration_noise)
         obs_batch = cast(ObsBatchProtocol, Batch(obs=obs_RO, info=Batch()))
         with torch.no_grad():
             act_R: NDArray[Any] = self.policy(obs_batch).act

@@ -38,9 +38,9 @@ class Step:
         self.done_R: NDArray[np.bool_] = np.logical_or(terminated_R, truncated_R)
         self.info = info
 
-    def batch(self) -> RolloutBatchProtocol:
-        """Return the transitions in the form that Tianshou's buffers take, without info."""
-        arrays = {
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the fields of the transitions, without info."""
+        return {
             "obs": self.obs_RO,
             "act": self.act_R,
             "rew": self.rew_R,
@@ -49,6 +49,10 @@ class Step:
             "done": self.done_R,
             "obs_next": self.obs_next_RO,
         }
+
+    def batch(self) -> RolloutBatchProtocol:
+        """Return the transitions in the form that Tianshou's buffers take, without info."""
+        arrays = self.arrays()
         if self.obs_RO.dtype == object:  # nested observations, which Batch converts
             return cast(RolloutBatchProtocol, Batch(arrays))
         batch = Batch()

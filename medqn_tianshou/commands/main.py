@@ -9,6 +9,7 @@ from typing import Any
 
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
+from medqn_tianshou.startup import prepare_process
 from medqn_tianshou.version import __version__
 
 OVERVIEW = """Train, evaluate, watch and reproduce MeDQN.
@@ -107,6 +108,7 @@ ROOT = Command("", load_commands=lambda: _COMMANDS)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, None is the process's; return the exit code."""
+    prepare_process()
     command, prog, rest = find(sys.argv[1:] if arguments is None else arguments)
     if command.module is None:
         return _help(command, prog, rest)

@@ -7,12 +7,14 @@ torch's CPU library exports ``sgemm``. Compiled code calls it by its address, so
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import torch
 from numba import types
 from numba.extending import overload
+from numpy.typing import NDArray
 
 _SYMBOL = "medqn_tianshou_sgemm"
 _NO, _YES = np.array([ord("N")], np.uint8), np.array([ord("T")], np.uint8)
@@ -33,10 +35,10 @@ _address = _find_sgemm()
 if _address is not None:
     llvm.add_symbol(_SYMBOL, _address)
 # By name: code in numba's cache holds for the next process, where the address differs.
-_sgemm = types.ExternalFunction(_SYMBOL, types.void(*[types.intp] * 13))
+_sgemm: Any = types.ExternalFunction(_SYMBOL, types.void(*[types.intp] * 13))
 
 
-def product_scratch(*, blas: bool = _address is not None) -> np.ndarray:
+def product_scratch(*, blas: bool = _address is not None) -> NDArray[Any]:
     """Return the scratch memory of :func:`product`.
 
     :param blas: whether products go through BLAS. The type of the memory says so to the compiler:
@@ -45,7 +47,7 @@ def product_scratch(*, blas: bool = _address is not None) -> np.ndarray:
     return np.zeros(6, np.int32 if blas else np.int64)
 
 
-def product(  # noqa: D417
+def product(
     transpose_a, transpose_b, rows, columns, inner, a, b, add, c, scratch
 ):  # pragma: no cover
     """In compiled code: c = a b, or c += a b; each matrix is its rows, one after another."""

@@ -68,7 +68,7 @@ class FlatNetwork:
         is_plain = [type(layer) for layer in layers] == ([nn.Linear, nn.ReLU] * len(dense))[:-1]
         if not is_plain or network.value is not None:
             return None
-        convolution = None
+        convolution: Any = None
         if isinstance(features, nn.Sequential):
             if [type(layer) for layer in features] != [nn.Conv2d, nn.ReLU, nn.Flatten]:
                 return None
@@ -112,9 +112,7 @@ class FlatNetwork:
         """Return the action values of some observations; the next call overwrites them."""
         if len(obs) > self._most:
             self._work, self._most = make_work(self.layout, len(obs)), len(obs)
-        q_AB: Floats = kernels.values_of(
-            self.as_input(obs), self.values, self.layout, self._work
-        )
+        q_AB: Floats = kernels.values_of(self.as_input(obs), self.values, self.layout, self._work)
         return q_AB.T
 
 

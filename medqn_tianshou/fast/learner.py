@@ -1,4 +1,4 @@
-"""Takes whole updates of a small network: all gradient steps of a mini-batch in one compiled call."""
+"""Whole updates of a small network: all gradient steps of a mini-batch in one compiled call."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -144,9 +144,9 @@ class SmallLearner:
             return False
         if not (online.is_trained_plainly and online.is_optimized_by(optim)):
             return False
-        optimizer = self._optimizer
-        is_same = optimizer is not None and optimizer.optim is optim
-        if online.flat is not self._network or not is_same or not optimizer.is_current:
+        known = self._optimizer
+        is_current = known is not None and known.optim is optim and known.is_current
+        if online.flat is not self._network or not is_current:
             self._network = online.flat
             self._optimizer = FlatOptimizer.of(optim, online.flat)
             self._work = None

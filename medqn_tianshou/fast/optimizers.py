@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from medqn_tianshou.fast import updates
+from medqn_tianshou.fast.updates import CENTERED_RMSPROP, RMSPROP, optimize
 
 _UNUSED = ("weight_decay", "momentum", "maximize", "capturable", "differentiable")
 
@@ -24,7 +24,7 @@ class FusedRMSprop(torch.optim.RMSprop):
             return super().step(closure)
         for group in self.param_groups:
             names = ("grad_avg", "square_avg") if group["centered"] else ("square_avg",)
-            kind = updates.CENTERED_RMSPROP if group["centered"] else updates.RMSPROP
+            kind = CENTERED_RMSPROP if group["centered"] else RMSPROP
             numbers = (group["lr"], group["alpha"], 0.0, group["eps"])
             for parameter in group["params"]:
                 state = self.state[parameter]
@@ -33,8 +33,8 @@ class FusedRMSprop(torch.optim.RMSprop):
                     state.update(step=torch.zeros(()), **fresh)
                 state["step"] += 1
                 tensors = (parameter, parameter.grad, state[names[0]], state[names[-1]])
-                arrays = (tensor.detach().numpy().reshape(-1) for tensor in tensors)
-                updates.optimize(kind, *arrays, 0, numbers)
+                values = [tensor.detach().numpy().reshape(-1) for tensor in tensors]
+                optimize(kind, values[0], values[1], values[2], values[3], 0, numbers)
         return None
 
 

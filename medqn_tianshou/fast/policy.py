@@ -161,12 +161,12 @@ class FastMeDQNPolicy(MeDQNPolicy):
         start = time.time()
         indices, obs, obs_next = fetch.fetch(sample_size)
         self.__dict__["_buffer"] = fetch.buffer  # nn.Module's own assignment is slow
-        states = fetch.states or self._sample_states(len(indices))
+        states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
         reward, factor = nstep_terms(fetch.steps, self.gamma)
         act: Any = fetch.steps.act_I
-        batch = MiniBatch(obs, act, reward, factor, obs_next, join(states) if states else None)
+        batch = MiniBatch(obs, act, reward, factor, obs_next, states)
         if not self._learner.takes(batch):
-            fetch.states = states
+            fetch.states = self._by_epoch(states)
             return None
         self._warn_of_unknown_time()
         epochs = self.consolidation_epochs
@@ -183,7 +183,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             max_norm=self.max_grad_norm,
         )
         self.__dict__.update(_iter=self._iter + epochs, _buffer=None)
-        stats = self._stats(td_loss, loss, consolidation if states else None)
+        stats = self._stats(td_loss, loss, None if states is None else consolidation)
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
         stats.train_time = time.time() - start
@@ -202,21 +202,26 @@ class FastMeDQNPolicy(MeDQNPolicy):
         if not isinstance(buffer, SingleFetch):
             return super().process_fn(batch, buffer, indices)
         self._buffer = buffer.buffer
-        states = buffer.states or self._sample_states(len(indices))
+        states = buffer.states or self._by_epoch(self._sample_states(len(indices)))
         self._samples.extend(map(_Sample, states))
         with_returns = cast(BatchWithReturnsProtocol, batch)
         with_returns.returns = nstep_returns(buffer.steps, self._value(batch.obs_next), self.gamma)
         return with_returns
 
-    def _sample_states(self, batch_size: int) -> list[Observations]:
+    def _sample_states(self, batch_size: int) -> Observations | None:
+        """Sample the consolidation states of all epochs, one after another."""
         if self._coef == 0:
-            return []
+            return None
         size = self.consolidation_batch_size or batch_size
-        sampler, epochs = self.state_sampler, range(self.consolidation_epochs)
+        sampler, epochs = self.state_sampler, self.consolidation_epochs
         if type(sampler) is UniformStateSampler and not sampler.bounds.integer_valued:
-            states = sampler.sample(size * len(epochs))  # the same random numbers in one request
-            return [states[epoch * size : (epoch + 1) * size] for epoch in epochs]
-        return [sampler.sample(size, self._buffer) for _ in epochs]
+            return sampler.sample(size * epochs)  # the same random numbers in one request
+        if epochs == 1:
+            return sampler.sample(size, self._buffer)
+        return np.concatenate([sampler.sample(size, self._buffer) for _ in range(epochs)])
+
+    def _by_epoch(self, states: Observations | None) -> list[Observations]:
+        return [] if states is None else np.split(states, self.consolidation_epochs)
 
     @torch.no_grad()
     def _value(self, obs_next: Any) -> torch.Tensor:
@@ -275,7 +280,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def _next_sample(self, batch_size: int) -> "_Sample":
         if not self._samples:
-            self._samples.extend(map(_Sample, self._sample_states(batch_size)))
+            self._samples.extend(map(_Sample, self._by_epoch(self._sample_states(batch_size))))
         return self._samples.popleft()
 
     @torch.no_grad()

@@ -25,27 +25,43 @@ class RingReplayBuffer(VectorReplayBuffer):
         self, batch: RolloutBatchProtocol, buffer_ids: Index | list[int] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Add a transition."""
-        stored: dict[str, Any] = self._meta.__dict__
         given: dict[str, Any] = batch.__dict__
-        if not self.is_plain or not _fits(given, stored):
+        if not self.is_plain or not _fits(given, self._meta.__dict__):
             return super().add(batch, buffer_ids)
+        result: Any = [np.array([value]) for value in self.append(given)]
+        return tuple(result)
+
+    def takes(self, obs: NDArray[Any]) -> bool:
+        """Whether :meth:`append` may add a transition with such observations."""
+        stored = self._meta.__dict__.get("obs")
+        return (
+            type(stored) is np.ndarray
+            and self.is_plain
+            and obs.shape == (1, *stored.shape[1:])
+            and obs.dtype == stored.dtype
+        )
+
+    def append(self, transition: dict[str, Any]) -> tuple[int, float, int, int]:
+        """Add a transition to a plain buffer that has some.
+
+        :param transition: arrays of one for each field, of the shapes that the buffer stores.
+        :return: its index, and return, length and first index of its episode if that has ended.
+        """
+        stored: dict[str, Any] = self._meta.__dict__
         part = self.buffers[0]
         index, size = part._insertion_idx, part.maxsize
-        done = bool(given["terminated"][0] or given["truncated"][0])
         for name, array in stored.items():
-            array[index] = given[name][0]
-        stored["done"][index] = done
+            array[index] = transition[name][0]
         part.last_index[0] = self.last_index[0] = index
         part._insertion_idx = (index + 1) % size
         part._size = self._lengths[0] = min(part._size + 1, size)
-        part._ep_return += given["rew"][0]
+        part._ep_return += float(transition["rew"][0])
         part._ep_len += 1
-        episode = (0.0, 0, part._ep_start_idx)
-        if done:
-            episode = (part._ep_return, part._ep_len, part._ep_start_idx)
-            part._ep_return, part._ep_len, part._ep_start_idx = 0.0, 0, part._insertion_idx
-        result: Any = [np.array([value]) for value in (index, *episode)]
-        return tuple(result)
+        if not transition["done"][0]:
+            return index, 0.0, 0, part._ep_start_idx
+        episode = (part._ep_return, part._ep_len, part._ep_start_idx)
+        part._ep_return, part._ep_len, part._ep_start_idx = 0.0, 0, part._insertion_idx
+        return index, *episode
 
     @property
     def is_plain(self) -> bool:
@@ -79,6 +95,8 @@ def _fits(given: dict[str, Any], stored: dict[str, Any]) -> bool:
     """Whether a batch is one transition of plain arrays as those in the storage are."""
     if given.keys() != stored.keys():
         return False
+    if bool(given["done"][0]) != bool(given["terminated"][0] or given["truncated"][0]):
+        return False  # Tianshou computes it
     for name, array in stored.items():
         value = given[name]
         if type(value) is not np.ndarray or value.shape != (1, *array.shape[1:]):

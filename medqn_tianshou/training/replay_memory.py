@@ -62,7 +62,7 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
                 remedy = f"even the smallest, {smallest}, does not fit; more memory is needed"
             problem = f"transitions take {format_bytes(nbytes)}, more than {whose}; {remedy}"
             raise ConfigError("buffer_size", size, problem)
-        buffer = RingReplayBuffer(size, **options)
+        buffer: ReplayBuffer = RingReplayBuffer(size, **options)
         description = f"{size:,} transitions will take {format_bytes(nbytes)}"
     else:
         nbytes = allowed

@@ -146,7 +146,7 @@ def assert_close(one, other, tolerance):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, optimizer, huber, epochs",
+    ("name", "optimizer", "huber", "epochs"),
     [
         ("vector", "adam", True, 1),
         ("vector", "adam", False, 4),
@@ -178,7 +178,7 @@ def test_a_thousand_gradient_steps_are_those_of_the_plain_policy(name, optimizer
 
 @pytest.mark.parametrize("name", ["vector", "grid"])
 @pytest.mark.parametrize(
-    "optimizer, options",
+    ("optimizer", "options"),
     [
         ("adam, fused", {"consolidation_coef": 0.0}),
         ("adam", {"consolidation_coef": 0.0, "consolidation_epochs": 3}),
@@ -211,7 +211,7 @@ def test_updates_are_those_of_the_plain_policy(name, optimizer, options):
 
 
 @pytest.mark.parametrize(
-    "optimizer, change",
+    ("optimizer", "change"),
     [
         ("amsgrad", lambda policy: None),
         ("decay", lambda policy: None),
@@ -248,7 +248,7 @@ def test_updates_are_the_same_in_every_run():
         assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])  # noqa: S301
 def test_a_copy_learns_on_its_own(duplicate):
     policy = make_policy(FastMeDQNPolicy, "vector")
     buffer = make_buffer("vector")

@@ -28,7 +28,9 @@ def transition(generator, count=1, **changes):
 
 
 def both(size=8, environments=1, **options):
-    buffers = [kind(size, environments, **options) for kind in (RingReplayBuffer, VectorReplayBuffer)]
+    buffers = [
+        kind(size, environments, **options) for kind in (RingReplayBuffer, VectorReplayBuffer)
+    ]
     for buffer in buffers:
         seed_replay_buffer(buffer, 5)
     return buffers
@@ -50,7 +52,7 @@ def assert_same(ours, theirs):
 
 
 @pytest.mark.parametrize(
-    "environments, options",
+    ("environments", "options"),
     [(1, {}), (3, {}), (1, {"ignore_obs_next": True}), (1, {"stack_num": 2})],
     ids=["one", "three", "without successors", "stacks"],
 )

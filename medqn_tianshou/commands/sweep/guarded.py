@@ -14,6 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from medqn_tianshou.startup import prepare_process
+
+prepare_process()  # before anything imports torch
+
 from medqn_tianshou.commands import train
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES

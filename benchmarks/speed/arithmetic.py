@@ -1,0 +1,129 @@
+"""How much of the machine's arithmetic the update of a small network reaches."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from math import prod
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.report import Part, Result, Section, Table
+from benchmarks.speed.contestants import take_turns
+from benchmarks.speed.ratios import known_ratios
+from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, QNetwork
+from medqn_tianshou.fast.known import KnownNetwork
+from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
+from medqn_tianshou.training.build import make_optimizer
+
+BATCH = 32
+SIDE = 1024
+LIT = 0.05
+"""The share of cells that are on in a frame."""
+
+
+def measure(sizes: Any) -> Result:
+    """Time updates and products of matrices in turns, on one thread."""
+    updates = {
+        "breakout": _grid(4, 3),
+        "seaquest": _grid(10, 6),
+        "mountaincar": _vector(),
+    }
+    matrix = torch.randn(SIDE, SIDE)
+    actions: dict[str, Callable[[], None]] = {name: act for name, (act, _) in updates.items()}
+    actions["mm"] = lambda: (torch.mm(matrix, matrix), None)[1]
+    operations = {name: count for name, (_, count) in updates.items()} | {"mm": 2.0 * SIDE**3}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        seconds = take_turns(actions, turns=10 * sizes.turns, dropped=5)
+    finally:
+        torch.set_num_threads(threads)
+    return {
+        "figures": {
+            f"arithmetic_{name}_gflops": operations[name] / median(times) / 1e9
+            for name, times in seconds.items()
+        },
+        "microseconds": {name: 1e6 * median(times) for name, times in seconds.items()},
+        "operations": operations,
+    }
+
+
+def show(result: Result) -> Section:
+    """Show the share of each update."""
+    figures, best = result["figures"], result["figures"]["arithmetic_mm_gflops"]
+    rows = [
+        (
+            name,
+            f"{taken:,.0f}",
+            f"{result['operations'][name] / 1e6:,.2f}",
+            f"{figures[f'arithmetic_{name}_gflops']:.1f}",
+            f"{figures[f'arithmetic_{name}_gflops'] / best:.0%}",
+        )
+        for name, taken in result["microseconds"].items()
+    ]
+    return Section(
+        title="Arithmetic of an update",
+        tables=[Table(("", "us, median", "million operations", "GFLOP/s", "of torch.mm"), rows)],
+        notes=(
+            "One thread. Operations are the multiplications and additions of all layers, dense: "
+            f"one pass of the target network over {BATCH} successors, and for each epoch the pass "
+            "over the batch, its backward pass and the optimizer's step; with consolidation the "
+            "states on top. DQN for MinAtar; MeDQN(U) with E 4 for MountainCar."
+        ),
+        targets=[ratio.target(figures) for ratio in known_ratios(figures)],
+    )
+
+
+def _grid(channels: int, actions: int) -> tuple[Callable[[], None], float]:
+    generator = np.random.default_rng(0)
+    network = MinAtarQNetwork(observation_shape=(channels, 10, 10), action_count=actions)
+    cells = generator.random((2, BATCH, channels, 10, 10)) < LIT
+    return _update(network, "rmsprop-centered", cells, None, epochs=1, places=64)
+
+
+def _vector() -> tuple[Callable[[], None], float]:
+    generator = np.random.default_rng(0)
+    network = MLPQNetwork(observation_shape=(2,), action_count=3)
+    obs = generator.normal(size=(2, BATCH, 2)).astype(np.float32)
+    states = generator.normal(size=(4 * BATCH, 2)).astype(np.float32)
+    return _update(network, "adam", obs, states, epochs=4)
+
+
+def _update(
+    network: QNetwork, optimizer: str, obs: Any, states: Any, *, epochs: int, places: int = 1
+) -> tuple[Callable[[], None], float]:
+    """Return an update of a network, and the number of its operations."""
+    target: Any = KnownNetwork.of(deepcopy(network), flatten=True)
+    online: Any = KnownNetwork.of(network, flatten=True)
+    learner = SmallLearner()
+    learner.suits(online, target, make_optimizer(network, optimizer, 1e-4))
+    batch = MiniBatch(
+        obs[0], np.zeros(BATCH, np.int64), np.zeros(BATCH), np.full(BATCH, 0.99), obs[1], states
+    )
+
+    def update() -> None:
+        learner.update(
+            batch,
+            target.flat,
+            epochs=epochs,
+            gradient_steps=1,
+            sync_interval=2**62,
+            double=False,
+            huber=optimizer != "adam",
+            per_action=True,
+            coef=0.0 if states is None else 1.0,
+            max_norm=None,
+        )
+
+    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
+    forward = [2.0 * prod(w.shape) * (places if w.dim() == 4 else 1) for w in weights]
+    backward = 2 * sum(forward) - forward[0]  # nothing needs the gradient of the observations
+    sampled = 0 if states is None else len(states) // epochs
+    passes = BATCH + epochs * (BATCH + 2 * sampled)
+    total = passes * sum(forward) + epochs * (BATCH + sampled) * backward
+    return update, total
+
+
+ARITHMETIC = Part(measure, show)
