@@ -59,7 +59,7 @@ def watched(training: Any) -> Iterator[Stopwatch]:
         (collector.env, "step", "env"),
         (collector.env, "reset", "env"),
         (policy, "choose_actions", "act"),
-        (collector.buffer, "add", "store"),
+        (collector, "_store", "store"),
         (SingleFetch, "fetch", "sample"),
         (policy.state_sampler, "sample", "sample"),
         (policy, "update", "learn"),

@@ -69,7 +69,7 @@ class Sizes:
     option_turns: int = 25
     update_turns: int = 60
     breakdown_chunks: int = 10
-    contention: tuple[int, int] = (4_000, 3)
+    contention: tuple[int, int] = (2_000, 2)
     """Environment steps of each training, and how often each is run."""
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain
 from operator import is_
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -35,6 +34,7 @@ _GLOBAL_HOOKS = [
 _REPLACEMENTS = {"forward", "train", "_compiled_call_impl"}
 """Attributes of an object that replace methods of its class."""
 _address = torch.Tensor.data_ptr
+_MOST_NETWORKS = 8
 
 
 class KnownNetwork:
@@ -115,7 +115,7 @@ class KnownNetworks:
 
     def __init__(self, *, flatten: bool) -> None:
         self._flatten = flatten
-        self._known: WeakKeyDictionary[nn.Module, KnownNetwork | None] = WeakKeyDictionary()
+        self._known: dict[int, tuple[nn.Module, KnownNetwork | None]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), flatten=self._flatten), ()
@@ -125,10 +125,10 @@ class KnownNetworks:
 
         A network found to be unknown stays so.
         """
-        try:
-            known = self._known[network]
-        except KeyError:
-            known = self._known[network] = KnownNetwork.of(network, flatten=self._flatten)
-        if known is not None and not known.is_current:
-            known = self._known[network] = KnownNetwork.of(network, flatten=self._flatten)
-        return known
+        entry = self._known.get(id(network))
+        if entry is None or (entry[1] is not None and not entry[1].is_current):
+            if len(self._known) == _MOST_NETWORKS:  # those of a policy, and replaced ones
+                self._known.clear()
+            known = KnownNetwork.of(network, flatten=self._flatten)
+            entry = self._known[id(network)] = (network, known)
+        return entry[1]

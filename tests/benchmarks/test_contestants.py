@@ -40,7 +40,7 @@ class Recorded:
 
 UPDATES = {
     "atari": ("atari", races.MEDQN_C20),
-    "minatar": ("minatar", races.MINATAR_FLAGS["medqn_r_c4_e2"][0]),
+    "minatar": ("minatar", races.MINATAR_ENTRIES["medqn_r_c4_e2"].flags),
     "mountaincar": ("lowdim", races.MOUNTAIN_CAR_FLAGS["medqn_u_e4"][0]),
 }
 

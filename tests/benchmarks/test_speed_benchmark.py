@@ -45,13 +45,15 @@ def test_figures_and_ratios_have_the_names_of_the_table(tmp_path, capsys):
                 assert len(measured[name]) == TINY.turns
                 assert figures[f"{prefix}_{name}_steps_per_s"] == median(measured[name]) > 0
                 assert f"| {name} " in page
-    assert len(figures) == 15
+    assert len(figures) == 17  # with the two compiled loops
 
     expected = {
-        "minatar_medqn_u_c32_to_stock_medqn": ("medqn_u_c32", "stock_medqn_u_c32"),
+        "minatar_medqn_u_c32_to_bare_loop": ("medqn_u_c32", "bare_medqn_u_c32"),
         "minatar_medqn_r_c4_e2_to_bare_loop": ("medqn_r_c4_e2", "bare_medqn_r_c4_e2"),
         "minatar_dqn_c1_to_bare_loop": ("dqn_c1", "bare_dqn_c1"),
         "mountaincar_medqn_u_e4_to_stock_medqn": ("medqn_u_e4", "stock_medqn_u_e4"),
+        "mountaincar_dqn_c8_to_bare_loop": ("dqn_c8", "bare_dqn_c8"),
+        "mountaincar_medqn_u_e4_to_compiled_loop": ("medqn_u_e4", "compiled_medqn_u_e4"),
     }
     assert content["ratios"].keys() == content["limits"].keys() == expected.keys()
     for name, (of, to) in expected.items():
@@ -71,12 +73,22 @@ def test_every_ratio_is_of_figures_that_a_part_measures():
         "atari_10env": races.ATARI10_ENTRIES,
         "minatar": races.MINATAR_ENTRIES,
         "mountaincar": races.MOUNTAIN_CAR_ENTRIES,
+        "seaquest": races.SEAQUEST_ENTRIES,
+        "lowdim": races.LOWDIM_ENTRIES,
     }.items():
         measured |= {f"{prefix}_{name}_steps_per_s" for name in entries}
         for sizes in (command.Sizes(), command.QUICK):
             assert sizes.races[prefix][1] > 0
+    measured |= {
+        f"arithmetic_{name}_gflops" for name in ("breakout", "seaquest", "mountaincar", "mm")
+    }
+    measured |= {
+        f"contention_{kind}_{name}_steps_per_s"
+        for kind in ("ours", "stock")
+        for name in ("alone", "busy")
+    }
     assert ratios.known_ratios(measured) == list(ratios.RATIOS)
-    assert len({ratio.name for ratio in ratios.RATIOS}) == len(ratios.RATIOS) == 12
+    assert len({ratio.name for ratio in ratios.RATIOS}) == len(ratios.RATIOS) == 25
 
 
 @pytest.mark.parametrize("sizes", [command.Sizes(), command.QUICK], ids=["full", "quick"])
