@@ -203,6 +203,13 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
         "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
     )
     parser.add_argument(
+        "--set",
+        nargs="+",
+        default=(),
+        metavar="FLAG=VALUE",
+        help="other settings for all runs, flags of `medqn train`, e.g. seaquest-oxygen=flash",
+    )
+    parser.add_argument(
         "--sweep",
         "--sweep-lr",
         action="store_true",
@@ -212,7 +219,7 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder of the results (default: docs/results/FIGURE, or FIGURE_sweep for a grid)",
+        help="folder of the results (default: docs/results/FIGURE; with --set, --sweep after it)",
     )
     return parser
 
@@ -228,7 +235,12 @@ def main(
     if args.figure not in figures:
         parser.bad("figure", repr(args.figure), f"is not known; choose from {', '.join(figures)}")
     figure = figures[args.figure]
-    lines = lines_of(with_length(read_sweep(figure.path), args.seeds, args.steps))
+    sweep = with_length(read_sweep(figure.path), args.seeds, args.steps)
+    for setting in args.set:
+        if "=" not in setting:
+            parser.bad("--set", repr(setting), "must be FLAG=VALUE, e.g. seaquest-oxygen=flash")
+    changes = dict(setting.split("=", 1) for setting in args.set)
+    lines = lines_of(replace(sweep, settings={**sweep.settings, **changes}))
     slugs = [line.slug for line in lines]
     for slug in args.only:
         if slug not in slugs:
@@ -239,11 +251,13 @@ def main(
             grids = ", ".join(name for name in figures if figures[name].sweep)
             parser.error(f"argument --sweep: {args.figure} has no grid; those with one: {grids}")
         lines = [cell for line in lines for cell in cells_of(figure, line)]
-    out = args.out or Path("docs/results") / f"{args.figure}{'_sweep' * args.sweep}"
+    name = "_".join((args.figure, *args.set, *["sweep"] * args.sweep))
+    out = args.out or Path("docs/results") / name
     _check_same_length(parser, out, args.steps)
     command = ["medqn", "reproduce", args.figure, "--seeds", args.seeds or figure.seeds]
     command += ["--steps", args.steps] if args.steps else []
     command += ["--only", *args.only] if args.only else []
+    command += ["--set", *args.set] if args.set else []
     command += ["--sweep"] * args.sweep
     return run_command(
         parser,

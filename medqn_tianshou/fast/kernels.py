@@ -12,16 +12,16 @@ outputs, where weights and biases start, 0).
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from medqn_tianshou.fast.blas import product
+from medqn_tianshou.files.compiling import compiled
 
 CHANNELS, KERNEL = 16, 3
 """Of MinAtar's convolution."""
 EDGE = KERNEL - 1
 _BLOCK = 256
 # Not "fast": what is not a number must stay so.
-compiled = njit(cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+kernel = compiled(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 _ZERO = np.float32(0)
 
 
@@ -44,7 +44,7 @@ class Work(NamedTuple):
     products: Any
 
 
-@compiled
+@kernel
 def embed(obs, layout, work, first, count):  # pragma: no cover
     """Prepare the pass of ``count`` states, of which these, a row each, start at ``first``."""
     cells = work.values if layout[0, 0] == 0 else work.cells
@@ -54,7 +54,7 @@ def embed(obs, layout, work, first, count):  # pragma: no cover
             row[state] = obs[state, i]
 
 
-@compiled
+@kernel
 def _convolve(params, layout, work, count):  # pragma: no cover
     """Write the features of the embedded states: ReLU of the convolution."""
     channels, height, width, weight_at, bias_at = layout[0]
@@ -83,7 +83,7 @@ def _convolve(params, layout, work, count):  # pragma: no cover
             image[i] = _ZERO if value < 0 else value
 
 
-@compiled
+@kernel
 def forward(params, layout, work, count):  # pragma: no cover
     """Evaluate the network for the embedded states."""
     if layout[0, 0] > 0:
@@ -115,7 +115,7 @@ def forward(params, layout, work, count):  # pragma: no cover
                 row[i] = _ZERO if value < 0 and layer < last else value
 
 
-@compiled
+@kernel
 def backward(params, grads, layout, work, count):  # pragma: no cover
     """Write the gradients of all parameters, after :func:`forward` of the same states."""
     for layer in range(len(layout) - 1, 0, -1):
@@ -141,7 +141,7 @@ def backward(params, grads, layout, work, count):  # pragma: no cover
     _row_products(work.gradients, work.patches, CHANNELS, inputs, places, weight)
 
 
-@compiled
+@kernel
 def _sum_rows(values, rows, length, sums):  # pragma: no cover
     for row in range(rows):
         total = _ZERO
@@ -150,7 +150,7 @@ def _sum_rows(values, rows, length, sums):  # pragma: no cover
         sums[row] = total
 
 
-@compiled
+@kernel
 def _row_products(a, b, rows, columns, length, result):  # pragma: no cover
     """Multiply each long row of one matrix with each of another: four by two, from the caches.
 
@@ -184,7 +184,7 @@ def _row_products(a, b, rows, columns, length, result):  # pragma: no cover
                         result[(row + k) * columns + other] += pair[1]
 
 
-@compiled
+@kernel
 def values_of(obs, params, layout, work):  # pragma: no cover
     """Return the action values of some observations, a column for each, as a view."""
     embed(obs, layout, work, 0, len(obs))
@@ -193,7 +193,7 @@ def values_of(obs, params, layout, work):  # pragma: no cover
     return work.values[at : at + actions * len(obs)].reshape(actions, len(obs))
 
 
-@compiled
+@kernel
 def scaled_images(frames, scale):  # pragma: no cover
     """Convert stacks of four frames of bytes to floats with the channels last, in one pass."""
     count, _, height, width = frames.shape

@@ -9,9 +9,9 @@ import numpy as np
 
 from medqn_tianshou.fast.kernels import (
     backward,
-    compiled,
     embed,
     forward,
+    kernel,
     values_of,
 )
 
@@ -19,7 +19,7 @@ ADAM, RMSPROP, CENTERED_RMSPROP = range(3)
 _ZERO = np.float32(0)
 
 
-@compiled
+@kernel
 def td_gradient(q, act, returns, huber, grad, errors):  # pragma: no cover
     """Write the gradient of the TD loss and the TD errors; return the loss."""
     loss, count = 0.0, len(returns)
@@ -40,7 +40,7 @@ def td_gradient(q, act, returns, huber, grad, errors):  # pragma: no cover
     return loss / count
 
 
-@compiled
+@kernel
 def consolidation_gradient(q, target_q, coef, per_action, grad):  # pragma: no cover
     """Write the gradient of lambda times the consolidation loss; return the loss."""
     actions, count = q.shape
@@ -54,7 +54,7 @@ def consolidation_gradient(q, target_q, coef, per_action, grad):  # pragma: no c
     return loss / share
 
 
-@compiled
+@kernel
 def clip(grads, max_norm):  # pragma: no cover
     """Scale the gradient to a norm of at most ``max_norm``, as torch does."""
     total = 0.0
@@ -66,7 +66,7 @@ def clip(grads, max_norm):  # pragma: no cover
             grads[i] *= scale
 
 
-@compiled
+@kernel
 def optimize(kind, params, grads, first, second, step, numbers):  # pragma: no cover
     """Take the step of an optimizer; ``numbers`` are its constants as torch names them."""
     if kind == ADAM:
@@ -94,7 +94,7 @@ def optimize(kind, params, grads, first, second, step, numbers):  # pragma: no c
         params[i] -= rate * grad / (np.sqrt(square) + tiny)
 
 
-@compiled
+@kernel
 def update(  # pragma: no cover
     obs, act, rewards, factors, obs_next, states,  # the mini-batch; states of all epochs
     params, target, grads, first, second, layout, work,  # the networks and the optimizer

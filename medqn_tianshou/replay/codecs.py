@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import zstandard
-from numba import njit
 from numpy.typing import NDArray
+
+from medqn_tianshou.files.compiling import compiled
 
 ZSTD_LEVEL = 3
 SPLIT_NBYTES = 24_576
@@ -130,7 +131,7 @@ def _halves(block: Any) -> tuple[Any, Any]:
     return block[5:middle], block[middle:]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _find_changes(rows, words, cells, gaps, values, counts):  # type: ignore[no-untyped-def]  # pragma: no cover
     gap_count = 0
     value_count = 0
@@ -161,7 +162,7 @@ def _find_changes(rows, words, cells, gaps, values, counts):  # type: ignore[no-
     return gap_count, value_count
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _apply_changes(changes, length, rows, places, out):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Undo _find_changes; return False for bytes that it cannot have written."""
     one = np.uint64(1)
