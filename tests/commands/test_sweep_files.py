@@ -10,7 +10,7 @@ from sweep_files import GOOD, write
 
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.sweep.executors import LocalExecutor
-from medqn_tianshou.commands.sweep.file import read_sweep
+from medqn_tianshou.commands.sweep.file import SweepFileError, read_studies, read_sweep
 from medqn_tianshou.commands.sweep.plans import plan_run
 from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable
@@ -224,3 +224,77 @@ def test_the_table_on_a_terminal_is_redrawn_in_place(tmp_path, monkeypatch):
     ]  # fmt: skip
     assert terminal.lines[3].endswith("killed by SIGKILL")
     assert len(terminal.lines) == 4
+
+
+STUDIES = """
+[[study]]
+name = "vectors"
+family = "lowdim"
+tasks = ["MountainCar-v0"]
+algorithms = ["dqn"]
+[study.settings]
+steps = 2000
+
+[[study]]
+name = "grids"
+family = "minatar"
+tasks = ["breakout"]
+algorithms = ["dqn", "medqn-u"]
+[[study.variant]]
+name = "short"
+steps = 6000
+"""
+
+
+def test_a_file_can_have_several_studies(tmp_path):
+    path = write(tmp_path / "all.toml", STUDIES)
+    vectors, grids = read_studies(path)
+    assert (vectors.name, vectors.study, grids.study) == ("all", "vectors", "grids")
+    plans = [plan for study in (vectors, grids) for plan in study.plans(tmp_path / "out")]
+    assert [plan.name for plan in plans] == [
+        "vectors_MountainCar-v0_dqn_seed0",
+        "grids_breakout_dqn_short_seed0",
+        "grids_breakout_medqn-u_short_seed0",
+    ]
+    assert plans[0].logdir == tmp_path / "out/runs/vectors"
+    assert plans[1].logdir == tmp_path / "out/runs/grids/short"
+    assert [study.study for study in read_studies(write(tmp_path / "one.toml", GOOD))] == [""]
+
+
+def test_some_studies_of_a_file_can_be_chosen(tmp_path, capsys):
+    path = str(write(tmp_path / "all.toml", STUDIES))
+    assert command.main(["sweep", path, "--dry-run", "--study", "grids"]) == 0
+    printed = capsys.readouterr().out
+    assert "grids_breakout" in printed
+    assert "MountainCar" not in printed
+    with pytest.raises(SystemExit):
+        command.main(["sweep", path, "--dry-run", "--study", "pictures"])
+    error = capsys.readouterr().err
+    assert "argument --study: pictures is no [[study]] of" in error
+    assert "choose from vectors, grids" in error
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text.replace('name = "grids"', 'name = "vectors"'), "name of two"),
+        (
+            lambda text: text.replace("steps = 6000", "stepps = 6000"),
+            "study grids: variant 1.stepps",
+        ),
+        (lambda text: "seeds = 3\n" + text, "not a key beside"),
+        (lambda text: text.replace('name = "grids"', ""), "study 2.name"),
+    ],
+    ids=["name twice", "unknown flag", "key outside", "no name"],
+)
+def test_a_wrong_study_is_named(tmp_path, change, told):
+    with pytest.raises(SweepFileError) as raised:
+        read_studies(write(tmp_path / "all.toml", change(STUDIES)))
+    assert told in str(raised.value)
+
+
+def test_the_campaign_is_a_sweep(tmp_path):
+    studies = {study.study: study for study in read_studies(ROOT / "campaign/campaign.toml")}
+    assert list(studies) == ["A1", "B", "C1", "A2", "D", "C2"]
+    counts = {name: len(study.plans(tmp_path)) for name, study in studies.items()}
+    assert counts == {"A1": 120, "B": 6, "C1": 24, "A2": 30, "D": 6, "C2": 24}
