@@ -163,6 +163,8 @@ class Training:
         total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
         while (env_step := self.env_step) < total:
             self.trainer.step_per_epoch = min(interval - env_step % interval, total - env_step)
+            if not self.settings.overlap:  # which plays a fixed number of steps ahead
+                self.trainer.steps_left = total - env_step
             next(self.trainer)
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,17 +24,25 @@ class LeanTrainer(OffpolicyTrainer):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.steps_left: int | None = None
+        """Environment steps to the end of the run, where the last collect is cut; None: never."""
         self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
 
     def training_step(self) -> tuple[CollectStatsBase, TrainingStats | None, bool]:
         """Take all training steps of an epoch: the base class formats a progress bar for each."""
         steps = episodes = 0
+        interval: Any = self.step_per_collect
+        update_stats = None
         with policy_within_training_step(self.policy):
             while steps < self.step_per_epoch:
+                if self.steps_left is not None and self.steps_left - steps < interval:
+                    self.step_per_collect = self.steps_left - steps
                 collected = self._collect_training_data()
-                update_stats = self.policy_update_fn(collected)
+                if self.step_per_collect == interval:  # otherwise no update is due
+                    update_stats = self.policy_update_fn(collected)
                 steps += collected.n_collected_steps
                 episodes += collected.n_collected_episodes
+        self.step_per_collect = interval
         total = CollectStats(n_collected_steps=steps, n_collected_episodes=episodes)
         return total, update_stats, False
 

@@ -268,3 +268,14 @@ def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(
     # Greedy evaluations draw none of the numbers that training draws.
     states = [last_policy(folder) for folder in (evaluated, plain)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
+
+
+@pytest.mark.parametrize("interval", [50, 5000])
+def test_a_run_ends_where_it_was_told_to(tmp_path, run, interval):
+    folder = run(
+        "lowdim", "MountainCar-v0", "dqn", tmp_path, "--steps", "303",
+        "--step-per-collect", str(interval),
+    )  # fmt: skip
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["env_steps"] == 303
+    assert summary["gradient_steps"] == (303 - 100) // interval
