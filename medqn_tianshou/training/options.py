@@ -76,6 +76,10 @@ class RunOptions:
             "resume the newest unfinished run of these settings in --logdir, else start one", FILES
         ),
     ] = False
+    start_over: Annotated[
+        bool,
+        Flag("start a run to resume over, and delete its logs, if its checkpoints are gone", FILES),
+    ] = False
     checkpoint_every: Annotated[
         CheckpointInterval,
         Flag(

@@ -138,6 +138,20 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(killed, capsys, 
     assert_same_run(whole, killed)
 
 
+def test_a_run_that_lost_its_checkpoints_is_refused_unless_told_to_start_over(
+    killed, capsys, whole
+):
+    for path in (killed / "checkpoints").iterdir():
+        path.unlink()
+    before = {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()}
+    (line,) = error_of(capsys, "--resume", killed)
+    assert str(killed) in line
+    assert "has lost its checkpoints; restore them, or delete its logs with --start-over" in line
+    assert {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()} == before
+    assert main(["--resume", str(killed), "--start-over", "--no-progress"]) == 0
+    assert_same_run(whole, killed)
+
+
 def test_where_all_are_damaged_nothing_is_touched(killed, capsys):
     for path in (killed / "checkpoints").iterdir():
         truncate(path)
