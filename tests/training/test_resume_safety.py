@@ -64,7 +64,9 @@ def error_of(capsys, *flags):
     return capsys.readouterr().err.splitlines()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_a_run_after_its_step_with_a_checkpoint(
     tmp_path, monkeypatch, capsys, whole, number, code
 ):
