@@ -1,6 +1,8 @@
 """Tianshou's trainer for many small training steps."""
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -20,13 +22,29 @@ class LeanTrainer(OffpolicyTrainer):
 
     It takes the same training steps and logs the same figures. It has no stopping function, and no
     progress bar of its own.
+
+    :param evaluating: the context of each evaluation.
+    :param options: those of the base class.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self, *, evaluating: Callable[[], AbstractContextManager[None]], **options: Any
+    ) -> None:
+        self._evaluating = evaluating
         super().__init__(**options)
         self.steps_left: int | None = None
         """Environment steps to the end of the run, where the last collect is cut; None: never."""
         self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
+
+    def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
+        """Start from step 0, with an evaluation."""
+        with self._evaluating():
+            super().reset(reset_collectors, reset_buffer)
+
+    def test_step(self) -> tuple[CollectStats, bool]:
+        """Evaluate."""
+        with self._evaluating():
+            return super().test_step()
 
     def training_step(self) -> tuple[CollectStatsBase, TrainingStats | None, bool]:
         """Take all training steps of an epoch: the base class formats a progress bar for each."""
