@@ -13,6 +13,7 @@ import torch
 
 from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork
 from medqn_tianshou.algorithm.samplers import make_state_sampler
+from medqn_tianshou.commands.edge import run_main
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.train import parse_run, run_training
 from medqn_tianshou.envs.atari import make_atari_envs
@@ -85,4 +86,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_main(main))

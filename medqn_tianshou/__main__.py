@@ -2,7 +2,7 @@
 
 import sys
 
-from medqn_tianshou.commands.main import main
+from medqn_tianshou.commands.main import console
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(console())

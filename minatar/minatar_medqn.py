@@ -8,6 +8,7 @@ from medqn_tianshou.startup import prepare_process
 
 prepare_process()  # before anything imports torch
 
+from medqn_tianshou.commands.edge import run_main
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.train import parse_run, run_training
 from medqn_tianshou.experiments.minatar import MINATAR
@@ -44,4 +45,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_main(main))

@@ -86,7 +86,8 @@ class RealStateSampler(SeededSampler):
         """Sample states from the buffer uniformly, with replacement."""
         observations = buffer.get(self.draw_indices(batch_size, buffer), "obs")
         # Environments with an action mask wrap the observation, see Tianshou's DQNPolicy.forward.
-        return np.asarray(getattr(observations, "obs", observations))
+        states = getattr(observations, "obs", observations)
+        return states if hasattr(states, "get_keys") else np.asarray(states)  # a Batch of arrays
 
     def draw_indices(self, batch_size: int, buffer: ObservationBuffer) -> NDArray[np.int_]:
         """Sample only the indices, so that a caller can read them together with others."""

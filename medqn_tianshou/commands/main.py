@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from medqn_tianshou.commands.edge import run_main
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
 from medqn_tianshou.startup import prepare_process
@@ -113,6 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command.module is None:
         return _help(command, prog, rest)
     return command.run(rest, prog)
+
+
+def console() -> int:
+    """Run the process's command line, as ``medqn`` does."""
+    return run_main(main, "medqn")
 
 
 def find(arguments: Sequence[str]) -> tuple[Command, str, list[str]]:

@@ -9,7 +9,6 @@ complete when they appear, so a run with these files is not run again. Run folde
 import json
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from medqn_tianshou.commands.edge import exit_code, interrupt_on_sigterm
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.figure_page import write_figure_page
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
@@ -277,16 +277,16 @@ def main(
 
 def run_command(parser: Parser, out: Path, run: Callable[[], None]) -> int:
     """Run, then print the page in the folder ``out``; return the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    interrupt_on_sigterm()
     try:
         with parser.reporting():
             run()
     except (RuntimeError, SweepFileError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         print("stopped; the same command resumes from the checkpoints")
-        return 130
+        return exit_code(interruption)
     print((out / "README.md").read_text())
     return 0
 

@@ -135,7 +135,9 @@ def run_training(training: "Training") -> int:
 
 @contextmanager
 def _stop_on_signals(training: "Training") -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a run after its training step; a second one ends it at once."""
+    """Let signals end a run after its training step; a second one ends it at once."""
+    from medqn_tianshou.envs.workers import STOP_SIGNALS
+
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -147,7 +149,7 @@ def _stop_on_signals(training: "Training") -> Iterator[None]:
         text = "stopping after this training step, with a checkpoint; once more stops at once"
         print(text, file=sys.stderr)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
         yield
     finally:

@@ -1,10 +1,18 @@
 """Environments in worker processes, with an error that names the worker that died."""
 
+import atexit
+import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 from tianshou.env import SubprocVectorEnv
+
+STOP_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""What asks a run to end: Ctrl-C, a scheduler, a closed terminal."""
 
 
 class DeadWorkerError(RuntimeError):
@@ -20,7 +28,9 @@ class WorkerVectorEnv(SubprocVectorEnv):
 
     def __init__(self, env_fns: Sequence[Callable[[], Any]], *, name: str) -> None:
         self._name = name
-        super().__init__(list(env_fns))
+        super().__init__([partial(_make_undisturbed, env_fn) for env_fn in env_fns])
+        # The interpreter would wait for workers that ignore its SIGTERM.
+        atexit.register(_kill, [worker.process for worker in self.workers])  # type: ignore[attr-defined]
 
     def reset(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], Any]:
         """Reset as the base class does."""
@@ -47,3 +57,19 @@ class WorkerVectorEnv(SubprocVectorEnv):
                 dead.append(f"worker {number} (process {process.pid}, {how})")
         names = ", ".join(dead) or "a worker"
         return f"the environments of {self._name} lost {names}; is there memory for so many?"
+
+
+def _make_undisturbed(env_fn: Callable[[], Any]) -> Any:
+    """Build an environment in its worker, which ignores the signals that its whole group gets.
+
+    The run writes its checkpoint first, and then ends its workers.
+    """
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    return env_fn()
+
+
+def _kill(processes: Sequence[Any]) -> None:
+    for process in processes:
+        if process.is_alive():
+            process.kill()

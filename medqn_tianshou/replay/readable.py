@@ -108,6 +108,8 @@ class ReadableReplay(VectorReplayBuffer):
             whole = index == slice(None)
             index = self.sample_indices(0) if whole else np.sort(self._reader.all_indices())[index]
         elif np.asarray(index).dtype == np.bool_:
+            if np.shape(index) != (self.maxsize,):
+                raise IndexError(f"a mask of shape {np.shape(index)} is not one of {self.maxsize}")
             index = np.flatnonzero(index)
         reader = self._reader
         found = reader.locate(index)

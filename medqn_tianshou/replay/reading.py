@@ -49,8 +49,16 @@ class Reader:
 
     def locate(self, index: Any) -> Found:
         """Locate transitions by their indices, in any shape."""
-        shape = np.shape(index)
-        flat = np.asarray(index, np.int64).reshape(-1) % (self.part_size * len(self.parts))
+        given = np.asarray(index)
+        shape, flat, size = given.shape, given.reshape(-1), self.part_size * len(self.parts)
+        if len(flat):
+            if given.dtype.kind not in "iu":
+                raise IndexError(f"an index must be a whole number, not of dtype {given.dtype}")
+            lowest, highest = flat.min(), flat.max()
+            if lowest < -size or highest >= size:
+                wrong = lowest if lowest < -size else highest
+                raise IndexError(f"index {wrong} is out of bounds for {size} slots")
+        flat = flat.astype(np.int64, copy=False) % size
         if len(self.parts) == 1:
             owners: list[tuple[int, Any]] = [(0, slice(None))] if len(flat) else []
         else:

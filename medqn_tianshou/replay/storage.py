@@ -74,14 +74,17 @@ class Storage:
             if key in keys:
                 fields |= leaves(batch[key], key)
         self._prepare(successors, fields)
+        count = len(part_ids)
+        flags = {key: np.asarray(batch[key]) for key in ("terminated", "truncated")}
+        # All of it before any is stored: otherwise later transitions would be shifted.
+        self._check(count, stacks, successors, fields | flags)
         for name, store in self.parts[0].stores.items():
             if stacks[name].dtype != store.dtype:  # as in an array, the first dtype decides
                 stacks[name] = stacks[name].astype(store.dtype)
                 successors[name] = successors[name].astype(store.dtype)
         # Python's own numbers are quicker to handle one by one than numpy's.
         values = {name: v.tolist() if v.ndim == 1 else v for name, v in fields.items()}
-        terminated = np.asarray(batch.terminated).tolist()
-        truncated = np.asarray(batch.truncated).tolist()
+        terminated, truncated = flags["terminated"].tolist(), flags["truncated"].tolist()
         values["flags"] = [
             TERMINATED * bool(ends) + TRUNCATED * bool(cut)
             for ends, cut in zip(terminated, truncated, strict=True)
@@ -102,6 +105,26 @@ class Storage:
         columns = zip(*results, strict=True) if results else ([], [], [], [])
         indices, returns, lengths, starts = map(np.array, columns)
         return indices, returns, lengths, starts
+
+    def _check(self, count: int, stacks: Leaves, successors: Leaves, fields: Leaves) -> None:
+        """Raise ValueError unless there are ``count`` transitions like those that are stored."""
+        part = self.parts[0]
+        for rows in (stacks, successors):
+            if rows.keys() != part.stores.keys():
+                raise ValueError(f"observations of {sorted(rows)} are not of {sorted(part.stores)}")
+            for name, store in part.stores.items():
+                shape = rows[name].shape
+                if shape[0] != count:
+                    raise ValueError(f"observations of shape {shape} for {count} environments")
+                if shape[len(shape) - len(store.shape) :] != store.shape:
+                    raise ValueError(
+                        f"observations of shape {shape[1:]} are not of the stored {store.shape}"
+                    )
+        for name, values in fields.items():
+            column = part.columns.get(name)
+            expected = (count, *(column.values.shape[1:] if column is not None else ()))
+            if values.shape != expected:
+                raise ValueError(f"{name} of shape {values.shape} must have the shape {expected}")
 
     def _prepare(self, rows: Leaves, fields: Leaves) -> None:
         """Create the storage by the shapes and dtypes of transitions, one per environment."""

@@ -144,6 +144,10 @@ def make_training(
         interval=options.checkpoint_every,
         keep=options.keep_checkpoints,
     )
+    if checkpoints.are_missing and not options.start_over:
+        run.unlock()
+        remedy = "has lost its checkpoints; restore them, or delete its logs with --start-over"
+        raise ConfigError("resume", run.path, remedy)
     if not is_new and not checkpoints.paths():
         run.start_over()
     logs = run.logs()

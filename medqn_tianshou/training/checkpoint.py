@@ -77,6 +77,7 @@ class Checkpoints:
         self, run_folder: Path, *, identity: dict[str, Any], interval: CheckpointInterval, keep: int
     ) -> None:
         self.folder = run_folder / "checkpoints"
+        self._mark = run_folder / "checkpointed"
         self._identity = identity
         self._interval = interval
         self._keep = keep
@@ -101,9 +102,15 @@ class Checkpoints:
             partial.unlink(missing_ok=True)
         path = self.folder / f"{env_step:012d}{_ENDING}"
         write_checkpoint(path, {"identity": self._identity, "state": state}, buffer)
+        self._mark.touch()
         self._last_env_step, self._last_time = env_step, time.monotonic()
         for old in self.paths()[self._keep :]:
             old.unlink(missing_ok=True)
+
+    @property
+    def are_missing(self) -> bool:
+        """Whether there is none, although one has been written."""
+        return self._mark.exists() and not self.paths()
 
     def paths(self) -> list[Path]:
         """All complete checkpoints, newest first."""

@@ -41,7 +41,11 @@ class Range:
     def describe(self, kind: type) -> str:
         """Describe the numbers of a type in this range, e.g. ``a whole number of at least 1``."""
         limits = {"of at least": self.at_least, "above": self.above, "at most": self.at_most}
-        texts = [f"{words} {limit:g}" for words, limit in limits.items() if limit is not None]
+        texts = [
+            f"{words} {limit:,g}" if limit < 1e6 else f"{words} {limit:,.0f}"
+            for words, limit in limits.items()
+            if limit is not None
+        ]
         noun = "a whole number" if kind is int else "a number"
         return f"{noun} {' and '.join(texts)}".strip()
 
@@ -65,8 +69,9 @@ class Flag:
     metavar: str | None = None
 
 
-Count = Annotated[int, Range(at_least=1)]
-CountOrZero = Annotated[int, Range(at_least=0)]
+MOST_STEPS = 10**12
+Count = Annotated[int, Range(at_least=1, at_most=MOST_STEPS)]
+CountOrZero = Annotated[int, Range(at_least=0, at_most=MOST_STEPS)]
 Share = Annotated[float, Range(at_least=0, at_most=1)]
 Weight = Annotated[float, Range(at_least=0)]
 

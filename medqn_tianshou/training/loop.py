@@ -1,6 +1,7 @@
 """Runs Tianshou's OffpolicyTrainer by the paper's clocks, and writes the run folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +25,12 @@ from medqn_tianshou.training.run_state import (
     policy_state,
     trainer_state,
 )
-from medqn_tianshou.training.seeding import global_random_state, set_global_random_state
+from medqn_tianshou.training.seeding import (
+    OwnRandomNumbers,
+    RunSeeds,
+    global_random_state,
+    set_global_random_state,
+)
 from medqn_tianshou.training.settings import TrainingSettings
 from medqn_tianshou.training.trainer import LeanTrainer
 from medqn_tianshou.training.wandb_mirror import WandbMirror
@@ -91,7 +97,9 @@ class Training:
             wandb=wandb,
         )
         train_collector.on_episode_end = self._log_episode
+        self._evaluation_random = OwnRandomNumbers(RunSeeds.from_run_seed(settings.seed).evaluation)
         self.trainer = LeanTrainer(
+            evaluating=self._evaluating,
             policy=policy,
             train_collector=train_collector,
             test_collector=test_collector,
@@ -163,6 +171,8 @@ class Training:
         total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
         while (env_step := self.env_step) < total:
             self.trainer.step_per_epoch = min(interval - env_step % interval, total - env_step)
+            if not self.settings.overlap:  # which plays a fixed number of steps ahead
+                self.trainer.steps_left = total - env_step
             next(self.trainer)
 
     def state_dict(self) -> dict[str, Any]:
@@ -179,6 +189,7 @@ class Training:
             "logger": self.logger.state_dict(),
             "logs": self.run_folder.log_sizes(),
             "random": global_random_state(),
+            "evaluation_random": self._evaluation_random.state_dict(),
         }
 
     def load_state_dict(
@@ -215,6 +226,7 @@ class Training:
             if evaluated["envs"] is not None:
                 set_envs_state(self._test_collector.env, evaluated["envs"])
         self.logger.load_state_dict(state["logger"])
+        self._evaluation_random.load_state_dict(state["evaluation_random"])
         # Last: the environments' resets may have sampled from them.
         set_global_random_state(state["random"])
         self._is_resumed = True
@@ -274,8 +286,14 @@ class Training:
         if self._on_collect is not None:
             self._on_collect(env_step)
 
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Evaluate with random numbers of its own: training is the same with and without it."""
+        self.train_collector.settle()  # it samples from numpy's generator, too
+        with self._evaluation_random():
+            yield
+
     def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
-        self.train_collector.settle()  # both may sample from numpy's generator
         self.logger.before_evaluation()
         self.policy.set_eps(self.settings.eps_test)
 

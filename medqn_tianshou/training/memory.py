@@ -1,6 +1,7 @@
 """How much memory a run uses, and how much it may use. One MB is 10**6 bytes throughout."""
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +26,10 @@ def parse_bytes(text: str) -> int:
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text!r} is not a size; write for example 800M, 1.5G or 512MiB")
     base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** " KMGT".index(match[2] or " "))
+    size = float(match[1]) * base ** " KMGT".index(match[2] or " ")
+    if size > sys.maxsize:
+        raise ValueError(f"{text[:20]!r} is more than any machine has; write for example 800M")
+    return int(size)
 
 
 def format_bytes(count: int) -> str:

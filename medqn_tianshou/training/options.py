@@ -24,13 +24,14 @@ def checkpoint_interval(text: str) -> CheckpointInterval:
     interval: dict[str, Any] = {}
     for part in text.split(","):
         minutes = re.fullmatch(r"(\d+(?:\.\d+)?)m", part)
-        if minutes and float(minutes[1]) > 0 and "minutes" not in interval:
+        if minutes and 0.01 <= float(minutes[1]) <= 1e6 and "minutes" not in interval:
             interval["minutes"] = float(minutes[1])
-        elif re.fullmatch(r"\d+", part) and int(part) > 0 and "env_steps" not in interval:
+        elif re.fullmatch(r"\d{1,12}", part) and int(part) > 0 and "env_steps" not in interval:
             interval["env_steps"] = int(part)
         else:
             raise ValueError(
-                f"{text!r} must be environment steps, as 50000, minutes, as 10m, or both: 50000,10m"
+                f"{text!r} must be environment steps, as 50000, minutes, as 10m (at least 0.01m), "
+                "or both: 50000,10m"
             )
     return CheckpointInterval(**interval)
 
@@ -40,7 +41,7 @@ def torch_device(text: str) -> str:
     import torch
 
     try:
-        torch.zeros(1, device=torch.device(text))
+        torch.zeros(1, device=torch.device(text)).tolist()  # the device "meta" has no values
     except (RuntimeError, AssertionError, NotImplementedError):
         have = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         problem = f"is not a device of this machine; it has {', '.join(have)}"
@@ -74,6 +75,10 @@ class RunOptions:
         Flag(
             "resume the newest unfinished run of these settings in --logdir, else start one", FILES
         ),
+    ] = False
+    start_over: Annotated[
+        bool,
+        Flag("start a run to resume over, and delete its logs, if its checkpoints are gone", FILES),
     ] = False
     checkpoint_every: Annotated[
         CheckpointInterval,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from importlib import metadata
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -198,8 +199,10 @@ class RunFolder:
 
     def save_policy(self, name: str, policy: torch.nn.Module) -> None:
         """Save a policy's parameters, whole or not at all."""
+        content = BytesIO()  # written to a file, torch would hide the error of a full disk
+        torch.save(policy.state_dict(), content)
         with atomic_write(self.path / name) as file:
-            torch.save(policy.state_dict(), file)
+            file.write(content.getbuffer())
 
     def add_row(self, row: ProgressRow) -> None:
         """Append a line to ``progress.csv``."""

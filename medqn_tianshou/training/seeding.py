@@ -1,13 +1,20 @@
 """The seeds of a run, and the states of the generators that a process has only one of."""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import torch
 
-from medqn_tianshou.files.generators import State, check_generator_state
+from medqn_tianshou.files.generators import (
+    State,
+    check_generator_state,
+    generator_state,
+    set_generator_state,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +31,7 @@ class RunSeeds:
     state_sampler: int
     train_envs: int
     test_envs: int
+    evaluation: int
 
     @classmethod
     def from_run_seed(cls, seed: int) -> Self:
@@ -40,6 +48,35 @@ def seed_everything(seed: int) -> RunSeeds:
     np.random.seed(seeds.exploration)
     torch.manual_seed(seeds.torch)
     return seeds
+
+
+class OwnRandomNumbers:
+    """Random numbers of an activity that must not disturb the others that use numpy's generator.
+
+    :param seed: of its numbers.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.RandomState(np.random.MT19937(seed))
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Let numpy's global generator give these numbers as long as the context lasts."""
+        others = np.random.get_state(legacy=False)
+        np.random.set_state(self._generator.get_state(legacy=False))
+        try:
+            yield
+        finally:
+            self._generator.set_state(np.random.get_state(legacy=False))
+            np.random.set_state(others)
+
+    def state_dict(self) -> State:
+        """Return what later numbers depend on."""
+        return generator_state(self._generator)
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        set_generator_state(self._generator, state)
 
 
 def global_random_state() -> State:

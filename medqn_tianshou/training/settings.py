@@ -47,11 +47,14 @@ class Setting:
 Settings = dict[str, Setting]
 
 
+_MOST_BYTES = 10**18
+
+
 def memory_size(text: str) -> int:
     """Read a number of bytes such as ``800M``."""
     size = parse_bytes(text)
-    if size == 0:
-        raise ValueError(f"{text!r} must be more than 0 bytes")
+    if not 0 < size <= _MOST_BYTES:
+        raise ValueError(f"{text!r} must be more than 0 bytes and at most 1000000T")
     return size
 
 
@@ -84,10 +87,16 @@ class TrainingSettings:
     ]
 
     buffer_size: Annotated[Count, Flag("transitions in the replay buffer", DQN)]
-    batch_size: Annotated[Count, Flag("transitions per update", DQN)]
+    batch_size: Annotated[
+        int, Range(at_least=1, at_most=1_000_000), Flag("transitions per update", DQN)
+    ]
     lr: Annotated[float, Range(above=0), Flag("learning rate", DQN)]
     gamma: Annotated[Share, Flag("discount factor", DQN)]
-    n_step: Annotated[Count, Flag("steps of reward before bootstrapping", DQN)]
+    n_step: Annotated[
+        int,
+        Range(at_least=1, at_most=10_000),
+        Flag("steps of reward before bootstrapping", DQN),
+    ]
     step_per_collect: Annotated[Count, Flag("C_current: environment steps between updates", DQN)]
     warmup_steps: Annotated[Count, Flag("environment steps before the first update", DQN)]
     eps_train: Annotated[Share, Flag("first exploration rate", DQN)]
@@ -106,9 +115,15 @@ class TrainingSettings:
         Count,
         Flag("env steps from the first weight to the last, however long the run is", CONSOLIDATION),
     ]
-    consolidation_epochs: Annotated[Count, Flag("E: gradient steps per mini-batch", CONSOLIDATION)]
+    consolidation_epochs: Annotated[
+        int,
+        Range(at_least=1, at_most=10_000),
+        Flag("E: gradient steps per mini-batch", CONSOLIDATION),
+    ]
     consolidation_batch_size: Annotated[
-        Count, Flag("states per gradient step", CONSOLIDATION, "batch-size")
+        int,
+        Range(at_least=1, at_most=1_000_000),
+        Flag("states per gradient step", CONSOLIDATION, "batch-size"),
     ]
     consolidation_loss: Annotated[
         ConsolidationKind, Flag("distance to the target network", CONSOLIDATION)
@@ -124,7 +139,9 @@ class TrainingSettings:
         Flag("collect the next steps during the update, with the weights from before it", SPEED),
     ]
     threads: Annotated[
-        CountOrZero, Flag("threads of torch on the CPU; 0: as many as torch chooses", SPEED)
+        int,
+        Range(at_least=0, at_most=1024),
+        Flag("threads of torch on the CPU; 0: as many as torch chooses", SPEED),
     ]
     replay: Annotated[
         Replay,
@@ -132,7 +149,7 @@ class TrainingSettings:
     ]
     memory_cap: Annotated[
         int | None,
-        Range(at_least=1),
+        Range(at_least=1, at_most=2**60),
         Flag(
             "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free); "
             "compact stores as many transitions as fit, and evicts the oldest when the whole "

@@ -1,6 +1,8 @@
 """Tianshou's trainer for many small training steps."""
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -20,21 +22,45 @@ class LeanTrainer(OffpolicyTrainer):
 
     It takes the same training steps and logs the same figures. It has no stopping function, and no
     progress bar of its own.
+
+    :param evaluating: the context of each evaluation.
+    :param options: those of the base class.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self, *, evaluating: Callable[[], AbstractContextManager[None]], **options: Any
+    ) -> None:
+        self._evaluating = evaluating
         super().__init__(**options)
+        self.steps_left: int | None = None
+        """Environment steps to the end of the run, where the last collect is cut; None: never."""
         self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
+
+    def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
+        """Start from step 0, with an evaluation."""
+        with self._evaluating():
+            super().reset(reset_collectors, reset_buffer)
+
+    def test_step(self) -> tuple[CollectStats, bool]:
+        """Evaluate."""
+        with self._evaluating():
+            return super().test_step()
 
     def training_step(self) -> tuple[CollectStatsBase, TrainingStats | None, bool]:
         """Take all training steps of an epoch: the base class formats a progress bar for each."""
         steps = episodes = 0
+        interval: Any = self.step_per_collect
+        update_stats = None
         with policy_within_training_step(self.policy):
             while steps < self.step_per_epoch:
+                if self.steps_left is not None and self.steps_left - steps < interval:
+                    self.step_per_collect = self.steps_left - steps
                 collected = self._collect_training_data()
-                update_stats = self.policy_update_fn(collected)
+                if self.step_per_collect == interval:  # otherwise no update is due
+                    update_stats = self.policy_update_fn(collected)
                 steps += collected.n_collected_steps
                 episodes += collected.n_collected_episodes
+        self.step_per_collect = interval
         total = CollectStats(n_collected_steps=steps, n_collected_episodes=episodes)
         return total, update_stats, False
 

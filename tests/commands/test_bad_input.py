@@ -14,6 +14,20 @@ QBERT = "QbertNoFrameskip-v4"
 
 # Scripts, command line, and what the line must hold: the argument, the value and the remedy.
 BAD = [
+    # values that no machine could follow
+    (ALL, "--threads 100000", "--threads", "'100000'", "at most 1,024"),
+    (("atari",), "--test-num 10000000", "--test-num", "'10000000'", "at most 4,096"),
+    (ALL, "--consolidation-batch-size 10000000000", "--consolidation-batch-size", "'1", "at most"),
+    (ALL, f"--consolidation-epochs {10**18}", "--consolidation-epochs", "'1", "at most 10,000"),
+    (("atari",), "--update-per-step 1e300", "--update-per-step", "'1e300'", "at most 1,000"),
+    (ENV_CLOCK, f"--return-window {10**30}", "--return-window", "'1", "at most 1,000,000"),
+    (ALL, "--n-step 2147483648", "--n-step", "'2147483648'", "at most 10,000"),
+    (ALL, f"--buffer-size {10**15}", "--buffer-size", "'1", "at most 1,000,000,000,000"),
+    (ALL, f"--memory-cap {'9' * 500}", "--memory-cap", "'999", "more than any machine has"),
+    (ALL, f"--memory-cap {10**7}T", "--memory-cap", "'1", "more than any machine has"),
+    (ALL, "--checkpoint-every 0.0000001m", "--checkpoint-every", "'0.0", "at least 0.01m"),
+    (ALL, f"--checkpoint-every {'9' * 40}", "--checkpoint-every", "'999", "environment steps"),
+    (ALL, "--device meta", "--device", "'meta'", "not a device of this machine"),
     # wrong types
     (ALL, "--seed one", "--seed", "'one'", "a whole number of at least 0"),
     (ALL, "--seed 1.5", "--seed", "'1.5'", "a whole number"),

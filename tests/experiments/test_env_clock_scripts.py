@@ -255,7 +255,7 @@ def test_bad_input_gets_one_line_with_argument_value_and_remedy(error_line, fami
 def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(
     tmp_path, run, read_csv, last_policy
 ):
-    flags = ("--steps", "520", "--eval-every", "200", "--eval-episodes", "2")
+    flags = ("--steps", "520", "--eval-every", "200", "--eval-episodes", "2", "--eps-test", "0.5")
     evaluated = run("minatar", "breakout", "medqn-r", tmp_path / "evaluated", *flags)
     plain = run("minatar", "breakout", "medqn-r", tmp_path / "plain", *flags[:2])
     rows = read_csv(evaluated / "progress.csv")
@@ -265,6 +265,17 @@ def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(
     assert summary["final_return"] == float(rows[-1]["eval_return_mean"])
     assert (evaluated / "policy_best.pth").exists()
     assert not (plain / "policy_best.pth").exists()
-    # Greedy evaluations draw none of the numbers that training draws.
+    # Evaluations have random numbers of their own.
     states = [last_policy(folder) for folder in (evaluated, plain)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
+
+
+@pytest.mark.parametrize("interval", [50, 5000])
+def test_a_run_ends_where_it_was_told_to(tmp_path, run, interval):
+    folder = run(
+        "lowdim", "MountainCar-v0", "dqn", tmp_path, "--steps", "303",
+        "--step-per-collect", str(interval),
+    )  # fmt: skip
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["env_steps"] == 303
+    assert summary["gradient_steps"] == (303 - 100) // interval

@@ -238,3 +238,55 @@ def test_it_grows_as_it_fills():
     buffer = CompactVectorReplayBuffer(10**9, 3, stack_num=4)
     buffer.add(Batch.cat([step(*np.zeros((2, 84, 84), np.uint8))] * 3))
     assert buffer.nbytes < 100_000
+
+
+def small(count=1, **changes):
+    fields = {
+        "obs": np.zeros((count, 4, 4), np.uint8),
+        "obs_next": np.ones((count, 4, 4), np.uint8),
+        "act": np.zeros(count, int),
+        "rew": np.zeros(count),
+        "terminated": np.zeros(count, bool),
+        "truncated": np.zeros(count, bool),
+    }
+    return Batch({**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    "index", [10, 22, -11, [0, 22], 1.0, [0.5], np.ones(3, bool), np.ones(11, bool)], ids=str
+)
+def test_an_index_that_numpy_would_refuse_is_refused(index):
+    buffer = CompactVectorReplayBuffer(10, 1, random_seed=0)
+    for _ in range(12):
+        buffer.add(small())
+    with pytest.raises(IndexError):
+        buffer[index]
+    assert len(buffer[-10:]) == 10
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"terminated": np.zeros((2, 1), bool)},
+        {"rew": np.zeros((2, 2))},
+        {"obs": np.zeros((2, 4, 5), np.uint8)},
+        {"obs_next": np.zeros((2, 5, 4), np.uint8)},
+        {"act": np.zeros(3, int)},
+        {"obs": np.zeros((3, 4, 4), np.uint8)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_rejected_batch_leaves_nothing_behind(changes):
+    buffer = CompactVectorReplayBuffer(20, 2, random_seed=0)
+    twin = CompactVectorReplayBuffer(20, 2, random_seed=0)
+    for number in range(12):
+        good = small(2, obs=np.full((2, 4, 4), number, np.uint8), rew=np.full(2, float(number)))
+        good.obs_next = good.obs + 1
+        buffer.add(good)
+        twin.add(good)
+        if number in (3, 7):
+            with pytest.raises(ValueError, match="shape"):
+                buffer.add(small(2, **changes))
+    assert len(buffer) == len(twin)
+    for key in ("obs", "obs_next", "rew", "done"):
+        np.testing.assert_array_equal(buffer[:][key], twin[:][key])

@@ -1,7 +1,15 @@
 """Processes that die and memory that runs out: a clear line, and the run is safe."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
+from scripts import ROOT
 from tianshou.data import Batch
 
 from medqn_tianshou.envs.atari import make_atari_envs
@@ -22,6 +30,30 @@ def test_a_dead_environment_worker_is_named():
             envs.step(np.zeros(2, int))
     finally:
         envs.workers[0].process.kill()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_ends_a_run_with_a_checkpoint(tmp_path, number):
+    flags = (
+        "--task PongNoFrameskip-v4 --env-backend ale --training-num 2 --test-num 2 --epoch 9 "
+        "--step-per-epoch 100000 --buffer-size 5000 --warmup-steps 64 --no-progress"
+    )
+    command = [sys.executable, ROOT / "atari/atari_medqn.py", *flags.split(), "--logdir", tmp_path]
+    command += ["--device", "cpu", "--checkpoint-every", "100"]
+    with subprocess.Popen(
+        command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 300
+        while not list(tmp_path.rglob("*.checkpoint")) and time.monotonic() < deadline:
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.2)
+        os.killpg(process.pid, number)
+        errors = process.communicate(timeout=120)[1]
+    assert process.returncode == 128 + number, errors
+    assert "lost worker" not in errors
+    (summary,) = tmp_path.rglob("summary.json")
+    assert json.loads(summary.read_text())["status"] == "interrupted"
 
 
 def test_the_buffer_gives_up_its_oldest_before_the_process_exceeds_its_cap():

@@ -1,5 +1,7 @@
 """Signals, locks, full disks, damaged and foreign checkpoints: a clear line, nothing is lost."""
 
+import errno
+import io
 import json
 import os
 import re
@@ -8,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -24,6 +27,7 @@ from resume_runs import (
 )
 from scripts import ROOT
 
+from medqn_tianshou.training import run_folder as run_folder_module
 from medqn_tianshou.training.run_folder import RunFolder
 
 FLAGS = f"--task MountainCar-v0 --algo medqn-u {LOWDIM}".split()
@@ -64,7 +68,9 @@ def error_of(capsys, *flags):
     return capsys.readouterr().err.splitlines()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_a_run_after_its_step_with_a_checkpoint(
     tmp_path, monkeypatch, capsys, whole, number, code
 ):
@@ -135,6 +141,20 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(killed, capsys, 
     (line,) = captured.err.splitlines()
     assert re.match(r"warning: .*000000000340\.checkpoint: .*; trying the one before$", line)
     assert "resumed at env step 280" in captured.out
+    assert_same_run(whole, killed)
+
+
+def test_a_run_that_lost_its_checkpoints_is_refused_unless_told_to_start_over(
+    killed, capsys, whole
+):
+    for path in (killed / "checkpoints").iterdir():
+        path.unlink()
+    before = {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()}
+    (line,) = error_of(capsys, "--resume", killed)
+    assert str(killed) in line
+    assert "has lost its checkpoints; restore them, or delete its logs with --start-over" in line
+    assert {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()} == before
+    assert main(["--resume", str(killed), "--start-over", "--no-progress"]) == 0
     assert_same_run(whole, killed)
 
 
@@ -278,6 +298,21 @@ def test_a_loss_that_is_no_number_stops_the_run_and_overwrites_nothing(tmp_path,
     assert f"the last checkpoint is {folder / 'checkpoints' / last}" in line
     assert json.loads((folder / "summary.json").read_text())["status"] == "failed"
     assert not (folder / "policy_last.pth").exists()
+
+
+def test_a_disk_that_fills_while_a_policy_is_saved_is_one_line(tmp_path, monkeypatch, capsys):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    @contextmanager
+    def full_disk(path):
+        yield Full()
+
+    monkeypatch.setattr(run_folder_module, "atomic_write", full_disk)
+    assert main([*FLAGS, "--no-progress", "--logdir", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "error: [Errno 28] No space left on device"
 
 
 def test_logs_hold_each_step_once_after_many_resumes(tmp_path, monkeypatch, whole):

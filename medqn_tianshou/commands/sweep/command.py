@@ -22,11 +22,11 @@ Examples:
 """
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from medqn_tianshou.commands.edge import exit_code, interrupt_on_sigterm
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.commands.sweep.executors import (
     EXTRA,
@@ -108,7 +108,7 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
     if left and not use_ray:
         why = "without Ray" if args.no_ray else f"Ray is not installed ({EXTRA})"
         print(f"{why}: {args.jobs or 1} at a time, on this machine", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    interrupt_on_sigterm()
     try:
         with parser.reporting():
             executor = make_executor(
@@ -117,9 +117,9 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
         runner.run(executor)
     except RayError as error:
         parser.error(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         print("stopped; the same command resumes from the checkpoints", file=sys.stderr)
-        return 130
+        return exit_code(interruption)
     failed = runner.in_state("failed")
     for run in failed:
         print(

@@ -91,8 +91,14 @@ The defaults for a game and an algorithm are those of the released code. Example
     task: Annotated[str, Flag("the game", RUN, "Qbert")]
     epoch: Annotated[Count, Flag("epochs; each ends with an evaluation", RUN)]
     step_per_epoch: Annotated[Count, Flag("environment steps per epoch, 4 frames each", RUN)]
-    training_num: Annotated[Count, Flag("training environments", RUN)]
-    test_num: Annotated[Count, Flag("test environments, and episodes per evaluation", RUN)]
+    training_num: Annotated[
+        int, Range(at_least=1, at_most=4096), Flag("training environments", RUN)
+    ]
+    test_num: Annotated[
+        int,
+        Range(at_least=1, at_most=4096),
+        Flag("test environments, and episodes per evaluation", RUN),
+    ]
     env_backend: Annotated[
         Backend,
         Flag("EnvPool or ale-py, which play the same game; auto: ale-py for one environment", RUN),
@@ -100,14 +106,16 @@ The defaults for a game and an algorithm are those of the released code. Example
     target_update_freq: Annotated[Count, Flag("gradient steps between target network copies", DQN)]
     update_per_step: Annotated[
         float,
-        Range(above=0),
+        Range(above=0, at_most=1_000),
         Flag("updates per environment step", DQN, "1 / step-per-collect"),
     ]
     warmup_steps: Annotated[
         Count,
         Flag("environment steps before the first update", DQN, "batch-size x training-num"),
     ]
-    frames_stack: Annotated[Count, Flag("frames in an observation", DQN)]
+    frames_stack: Annotated[
+        int, Range(at_least=1, at_most=64), Flag("frames in an observation", DQN)
+    ]
     scale_obs: Annotated[
         Literal[0, 1],
         Flag("1: scale pixels to [0, 1], 0: leave 0 to 255, as the released code does", DQN),

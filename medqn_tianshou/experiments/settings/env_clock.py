@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from medqn_tianshou.experiments.settings.files import load_settings, nearest
 from medqn_tianshou.training.errors import ConfigError
-from medqn_tianshou.training.fields import DQN, RUN, Count, CountOrZero, Flag, Weight
+from medqn_tianshou.training.fields import DQN, RUN, Count, CountOrZero, Flag, Range, Weight
 from medqn_tianshou.training.settings import Initialization, Optimizer, TrainingSettings
 
 
@@ -22,16 +22,20 @@ class EnvClockSettings(TrainingSettings):
     max_episode_steps: Annotated[
         CountOrZero, Flag("steps after which an episode is truncated; 0: never", RUN)
     ]
-    return_window: Annotated[Count, Flag("training episodes that a return averages over", RUN)] = (
-        field()
-    )
+    return_window: Annotated[
+        int,
+        Range(at_least=1, at_most=1_000_000),
+        Flag("training episodes that a return averages over", RUN),
+    ] = field()
     eval_every: Annotated[
         CountOrZero,
         Flag(
             "environment steps between evaluations, which also find the best policy; 0: never", RUN
         ),
     ]
-    eval_episodes: Annotated[Count, Flag("episodes per evaluation", RUN)]
+    eval_episodes: Annotated[
+        int, Range(at_least=1, at_most=1_000_000), Flag("episodes per evaluation", RUN)
+    ]
     bootstrap_timeouts: Annotated[
         bool,
         Flag("bootstrap at truncated steps, which the released code treats as terminal", RUN),
