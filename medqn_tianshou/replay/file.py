@@ -89,7 +89,8 @@ def read_replay(file: BinaryIO) -> tuple[dict[str, Any], State, list[Part]]:
         for part, fields in zip(parts, content["parts"], strict=True):
             _restore(part, fields, types, _count(content["block_len"]), container)
         container.finish()
-    return options, content["generator"], parts
+        generator = content["generator"]
+    return options, generator, parts
 
 
 def _restore(part: Part, fields: Any, types: Any, block_len: int, container: Container) -> None:
