@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from medqn_tianshou.commands.sweep.executors import Ended, Executor
 from medqn_tianshou.commands.sweep.plans import RunPlan
@@ -62,7 +62,10 @@ class Runner:
         self._folder = folder
         self._retries = retries
         self._on_change = on_change
-        before = self._read_attempts()
+        known = self._read_status()
+        before = {name: int(entry["attempts"]) for name, entry in known.items()}
+        # Of studies of the same file that do not run now.
+        self._others = {name: known[name] for name in known.keys() - {p.name for p in plans}}
         self.runs = {
             plan.name: RunStatus(plan=plan, attempts=before.get(plan.name, 0)) for plan in plans
         }
@@ -134,7 +137,7 @@ class Runner:
             }
             for name, run in self.runs.items()
         }
-        text = json.dumps({"runs": content}, indent=2) + "\n"
+        text = json.dumps({"runs": {**self._others, **content}}, indent=2) + "\n"
         path = self._folder / "status.json"
         if not path.exists() or path.read_text() != text:
             write_text_atomically(path, text)
@@ -143,10 +146,10 @@ class Runner:
     def _relative(self, path: Path | None) -> str | None:
         return None if path is None else str(path.absolute().relative_to(self._folder.absolute()))
 
-    def _read_attempts(self) -> dict[str, int]:
+    def _read_status(self) -> dict[str, dict[str, Any]]:
         try:
             runs = json.loads((self._folder / "status.json").read_text())["runs"]
-            return {name: int(run["attempts"]) for name, run in runs.items()}
+            return {name: {**run, "attempts": int(run["attempts"])} for name, run in runs.items()}
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
 
