@@ -135,7 +135,9 @@ class LeanCollector(Collector[CollectStats]):
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
         """Collect as Tianshou does, without switching modes of a network that has none."""
-        if n_step is None or reset_before_collect or not chooses_quickly(self.policy):
+        policy: Any = self.policy
+        has_modes = not chooses_quickly(policy) or policy.has_modes
+        if n_step is None or reset_before_collect or has_modes:
             return super().collect(
                 n_step, n_episode, random, render, reset_before_collect, gym_reset_kwargs
             )

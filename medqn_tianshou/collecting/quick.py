@@ -16,6 +16,10 @@ class QuickPolicy(Protocol):
     def chooses_quickly(self) -> bool:
         """Whether :meth:`choose_actions` may be used: False where a subclass acts differently."""
 
+    @property
+    def has_modes(self) -> bool:
+        """Whether the network may act differently in training and in evaluation mode."""
+
     def choose_actions(
         self,
         obs: NDArray[Any],

@@ -202,13 +202,8 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
     )
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        default=(),
-        metavar="FLAG=VALUE",
-        help="other settings for all runs, flags of `medqn train`, e.g. seaquest-oxygen=flash",
-    )
+    text = "other settings for all runs, flags of `medqn train`, e.g. seaquest-oxygen=flash"
+    parser.add_argument("--set", nargs="+", default=(), metavar="FLAG=VALUE", help=text)
     parser.add_argument(
         "--sweep",
         "--sweep-lr",
@@ -239,8 +234,8 @@ def main(
     for setting in args.set:
         if "=" not in setting:
             parser.bad("--set", repr(setting), "must be FLAG=VALUE, e.g. seaquest-oxygen=flash")
-    changes = dict(setting.split("=", 1) for setting in args.set)
-    lines = lines_of(replace(sweep, settings={**sweep.settings, **changes}))
+    changed = sweep.settings | dict(setting.split("=", 1) for setting in args.set)
+    lines = lines_of(replace(sweep, settings=changed))
     slugs = [line.slug for line in lines]
     for slug in args.only:
         if slug not in slugs:

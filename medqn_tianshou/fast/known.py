@@ -7,7 +7,7 @@ known in full: exactly our own classes and plain layers, with no hook and no rep
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from operator import is_
 from typing import Any, Self
 
@@ -35,6 +35,16 @@ _REPLACEMENTS = {"forward", "train", "_compiled_call_impl"}
 """Attributes of an object that replace methods of its class."""
 _address = torch.Tensor.data_ptr
 _MOST_NETWORKS = 8
+
+
+def keeps(policy: nn.Module, methods: dict[str, Any]) -> bool:
+    """Whether a policy's methods are those that a fast path stands for, and it has no hooks."""
+    own = vars(policy)
+    return (
+        list(map(getattr, repeat(type(policy)), methods)) == list(methods.values())
+        and methods.keys().isdisjoint(own)
+        and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
+    )
 
 
 class KnownNetwork:

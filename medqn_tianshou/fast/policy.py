@@ -2,9 +2,7 @@
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import Any, Self, cast
 
 import gymnasium as gym
@@ -24,10 +22,10 @@ from medqn_tianshou.algorithm.policy import (
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import choose_actions
 from medqn_tianshou.fast.flat import FlatNetwork
-from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks
+from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps
 from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
 from medqn_tianshou.fast.passes import action_values
-from medqn_tianshou.fast.targets import SingleFetch, join, nstep_returns, nstep_terms
+from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
 
 
 class FastMeDQNPolicy(MeDQNPolicy):
@@ -56,12 +54,12 @@ class FastMeDQNPolicy(MeDQNPolicy):
         self._learner = SmallLearner()
         self._networks = KnownNetworks(flatten=compiled)
         self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
-        self._samples: deque[_Sample] = deque()
+        self._samples: deque[Sample] = deque()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set numbers that are there already without the search of ``nn.Module``."""
         own = self.__dict__
-        if type(value) in _NUMBERS and name in own:
+        if type(value) in (float, int, bool) and name in own:
             own[name] = value
         else:
             super().__setattr__(name, value)
@@ -72,19 +70,15 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     # Where the plain code must run.
 
-    def _keeps(self, methods: dict[str, Any]) -> bool:
-        """Whether methods are those that a fast path stands for, and the policy has no hooks."""
-        own = vars(self)
-        return (
-            list(map(getattr, repeat(type(self)), methods)) == list(methods.values())
-            and methods.keys().isdisjoint(own)
-            and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
-        )
-
     @property
     def chooses_quickly(self) -> bool:
         """Whether :meth:`choose_actions` gives the result of the methods that it stands for."""
-        return self._keeps(_ACTING)
+        return keeps(self, _ACTING)
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether the network may act differently in training and in evaluation mode."""
+        return self._networks.of(self.model) is None
 
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
         """Return what is known of both networks; None where they must be evaluated plainly."""
@@ -135,7 +129,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
     ) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
         self._samples.clear()
-        if buffer is not None and SingleFetch.suits(buffer) and self._keeps(_FETCHING):
+        if buffer is not None and SingleFetch.suits(buffer) and keeps(self, _FETCHING):
             known = self._known()
             if known is not None:
                 from_buffer = self._coef > 0 and type(self.state_sampler) is RealStateSampler
@@ -160,11 +154,10 @@ class FastMeDQNPolicy(MeDQNPolicy):
         """Take all gradient steps in one call; return None where observations do not fit."""
         start = time.time()
         indices, obs, obs_next = fetch.fetch(sample_size)
-        self.__dict__["_buffer"] = fetch.buffer  # nn.Module's own assignment is slow
+        self.__dict__["_buffer"] = fetch.buffer
         states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
-        reward, factor = nstep_terms(fetch.steps, self.gamma)
         act: Any = fetch.steps.act_I
-        batch = MiniBatch(obs, act, reward, factor, obs_next, states)
+        batch = MiniBatch(obs, act, *nstep_terms(fetch.steps, self.gamma), obs_next, states)
         if not self._learner.takes(batch):
             fetch.states = self._by_epoch(states)
             return None
@@ -203,7 +196,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             return super().process_fn(batch, buffer, indices)
         self._buffer = buffer.buffer
         states = buffer.states or self._by_epoch(self._sample_states(len(indices)))
-        self._samples.extend(map(_Sample, states))
+        self._samples.extend(map(Sample, states))
         with_returns = cast(BatchWithReturnsProtocol, batch)
         with_returns.returns = nstep_returns(buffer.steps, self._value(batch.obs_next), self.gamma)
         return with_returns
@@ -216,8 +209,6 @@ class FastMeDQNPolicy(MeDQNPolicy):
         sampler, epochs = self.state_sampler, self.consolidation_epochs
         if type(sampler) is UniformStateSampler and not sampler.bounds.integer_valued:
             return sampler.sample(size * epochs)  # the same random numbers in one request
-        if epochs == 1:
-            return sampler.sample(size, self._buffer)
         return np.concatenate([sampler.sample(size, self._buffer) for _ in range(epochs)])
 
     def _by_epoch(self, states: Observations | None) -> list[Observations]:
@@ -257,7 +248,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Take the gradient steps of :class:`MeDQNPolicy`; inspect the networks once for all."""
-        known = self._known() if self._keeps(_EVALUATING) else None
+        known = self._known() if keeps(self, _EVALUATING) else None
         self.__dict__["_inspected"] = known  # nn.Module's own assignment is slow
         try:
             return super().learn(batch, *args, **kwargs)
@@ -278,13 +269,13 @@ class FastMeDQNPolicy(MeDQNPolicy):
         )
         return q_BA, (states_q_SA, target_q_SA)
 
-    def _next_sample(self, batch_size: int) -> "_Sample":
+    def _next_sample(self, batch_size: int) -> Sample:
         if not self._samples:
-            self._samples.extend(map(_Sample, self._by_epoch(self._sample_states(batch_size))))
+            self._samples.extend(map(Sample, self._by_epoch(self._sample_states(batch_size))))
         return self._samples.popleft()
 
     @torch.no_grad()
-    def _target_values(self, sample: "_Sample") -> torch.Tensor:
+    def _target_values(self, sample: Sample) -> torch.Tensor:
         if sample.target_q_SA is None:  # not known yet, or the target network has just changed
             sample.target_q_SA = self._q(self.model_old, sample.states)
         return sample.target_q_SA
@@ -293,15 +284,6 @@ class FastMeDQNPolicy(MeDQNPolicy):
         return action_values(network, obs, compiled=self.compiled)
 
 
-@dataclass
-class _Sample:
-    """Consolidation states of one epoch, and their target values once they were computed."""
-
-    states: Observations
-    target_q_SA: torch.Tensor | None = None
-
-
-_NUMBERS = (float, int, bool)
 _EVALUATING = {"forward": DQNPolicy.forward, "compute_q_value": DQNPolicy.compute_q_value}
 """What a pass of a network that bypasses ``forward`` stands for."""
 _ACTING = {**_EVALUATING, "exploration_noise": DQNPolicy.exploration_noise}

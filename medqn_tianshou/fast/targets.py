@@ -1,6 +1,7 @@
 """TD targets and the observations they need, read from the buffer once and without waste."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -110,6 +111,14 @@ class SingleFetch:
         stops = np.cumsum([len(index) for index in parts]).tolist()
         whole = buffer.get(np.concatenate(parts), "obs")
         return [whole[stop - len(index) : stop] for index, stop in zip(parts, stops, strict=True)]
+
+
+@dataclass
+class Sample:
+    """Consolidation states of one epoch, and their target values once they were computed."""
+
+    states: NDArray[Any]
+    target_q_SA: torch.Tensor | None = None
 
 
 class Steps(NamedTuple):

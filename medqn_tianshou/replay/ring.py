@@ -10,6 +10,8 @@ from tianshou.data.types import RolloutBatchProtocol
 
 Index = NDArray[np.int_]
 
+_FIELDS = {"obs", "act", "rew", "terminated", "truncated", "done", "obs_next"}
+
 
 class RingReplayBuffer(VectorReplayBuffer):
     """A VectorReplayBuffer with the same storage, the same samples and the same results.
@@ -33,10 +35,12 @@ class RingReplayBuffer(VectorReplayBuffer):
 
     def takes(self, obs: NDArray[Any]) -> bool:
         """Whether :meth:`append` may add a transition with such observations."""
-        stored = self._meta.__dict__.get("obs")
+        fields = self._meta.__dict__
+        stored = fields.get("obs")
         return (
             type(stored) is np.ndarray
             and self.is_plain
+            and fields.keys() == _FIELDS
             and obs.shape == (1, *stored.shape[1:])
             and obs.dtype == stored.dtype
         )

@@ -1,7 +1,6 @@
 """Runs Tianshou's OffpolicyTrainer by the paper's clocks, and writes the run folder."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -82,8 +81,7 @@ class Training:
         self.checkpoints = checkpoints
         self.stop_signal: int | None = None
         """Set by a signal: the run ends before the next training step, with a checkpoint."""
-        self._is_resumed = False
-        self._on_collect = on_collect
+        self._is_resumed, self._on_collect = False, on_collect
         self.logger = RunLogger(
             settings=settings,
             run=run,
@@ -99,7 +97,7 @@ class Training:
         train_collector.on_episode_end = self._log_episode
         self._evaluation_random = OwnRandomNumbers(RunSeeds.from_run_seed(settings.seed).evaluation)
         self.trainer = LeanTrainer(
-            evaluating=self._evaluating,
+            evaluating=self._evaluation_random,
             policy=policy,
             train_collector=train_collector,
             test_collector=test_collector,
@@ -285,13 +283,6 @@ class Training:
                 self.policy.sync_weight()
         if self._on_collect is not None:
             self._on_collect(env_step)
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Evaluate with random numbers of its own: training is the same with and without it."""
-        self.train_collector.settle()  # it samples from numpy's generator, too
-        with self._evaluation_random():
-            yield
 
     def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
         self.logger.before_evaluation()

@@ -43,6 +43,8 @@ class LeanTrainer(OffpolicyTrainer):
 
     def test_step(self) -> tuple[CollectStats, bool]:
         """Evaluate."""
+        collector: Any = self.train_collector
+        collector.settle()  # it may be collecting ahead, with numpy's generator
         with self._evaluating():
             return super().test_step()
 

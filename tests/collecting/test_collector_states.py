@@ -1,6 +1,7 @@
 """LeanCollector shows every state it acts from, and reads none back."""
 
 import tracemalloc
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +13,13 @@ from tianshou.data import Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.policy import DQNPolicy
 
-from medqn_tianshou import LeanCollector, MLPQNetwork, UniformStateSampler
+from medqn_tianshou import (
+    CompactVectorReplayBuffer,
+    FastMeDQNPolicy,
+    LeanCollector,
+    MLPQNetwork,
+    UniformStateSampler,
+)
 
 
 def test_every_state_acted_from_is_shown_once():
@@ -92,3 +99,33 @@ def test_a_long_episode_takes_no_memory_at_its_end(collector_class):
         assert peak < episode_nbytes / 100
     else:
         assert peak > episode_nbytes  # else this test would see nothing
+
+
+@pytest.mark.parametrize("dropout", [False, True], ids=["known network", "with dropout"])
+def test_a_network_that_is_not_known_in_full_acts_in_evaluation_mode(dropout):
+    class Noted(torch.nn.Module):
+        modes: ClassVar[list[bool]] = []
+
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Dropout())
+
+        def forward(self, obs, state=None, info=None):
+            self.modes.append(self.training)
+            return self.layer(torch.as_tensor(obs)), state
+
+    network = Noted() if dropout else MLPQNetwork(observation_shape=(2,), action_count=3)
+    policy = FastMeDQNPolicy(
+        model=network,
+        optim=torch.optim.Adam(network.parameters()),
+        action_space=spaces.Discrete(3),
+        target_update_freq=1,
+    )
+    assert policy.has_modes == dropout
+    policy.train()
+    envs = DummyVectorEnv([lambda: gym.make("MountainCar-v0")])
+    collector = LeanCollector(policy, envs, CompactVectorReplayBuffer(20, 1, random_seed=0))
+    collector.reset()
+    collector.collect(n_step=5)
+    assert policy.training
+    assert Noted.modes == [False] * 5 * dropout
