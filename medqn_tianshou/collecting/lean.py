@@ -2,24 +2,24 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tianshou.data import Batch, Collector, CollectStats
 from tianshou.data.buffer.base import ReplayBuffer
-from tianshou.data.collector import StepHookProtocol
-from tianshou.data.types import ObsBatchProtocol
-from tianshou.env import BaseVectorEnv
+from tianshou.data.collector import EpisodeRolloutHookProtocol, StepHookProtocol
+from tianshou.env import BaseVectorEnv, DummyVectorEnv
 from tianshou.policy import BasePolicy
 
-from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
+from medqn_tianshou.collecting.choosing import Actions, policy_actions, random_actions
+from medqn_tianshou.collecting.quick import Actor, quick_actor
 from medqn_tianshou.collecting.steps import Step, action_batch
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
 
-Choose = Callable[[NDArray[Any], NDArray[np.int_]], NDArray[Any]]
+Choose = Callable[[NDArray[Any], NDArray[np.int_]], Actions]
 """Chooses actions for observations of the environments with these numbers."""
 
 
@@ -29,9 +29,11 @@ class LeanCollector(Collector[CollectStats]):
     Tianshou's Collector reads each finished episode back from the buffer, frame stacks included:
     hundreds of megabytes for a long Atari episode, and a wrong length where the buffer is shorter
     than the episode, as MeDQN(U)'s is. This collector counts lengths and returns while stepping and
-    reads nothing back. It does not store ``info`` and ``policy``.
+    reads nothing back. It stores ``info`` only in a compact buffer that keeps it, and ``policy``
+    never.
 
-    It supports neither policies with a recurrent state nor episode hooks, which need the copy.
+    It refuses policies with a recurrent state, asynchronous environments, and episode hooks, which
+    need the copy.
 
     :param buffer: where transitions are stored; None stores nothing, as evaluation needs it.
     :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
@@ -45,7 +47,7 @@ class LeanCollector(Collector[CollectStats]):
     def __init__(
         self,
         policy: BasePolicy[Any],
-        env: BaseVectorEnv,
+        env: BaseVectorEnv | gym.Env[Any, Any],
         buffer: ReplayBuffer | None = None,
         exploration_noise: bool = False,
         on_step_hook: StepHookProtocol | None = None,
@@ -54,19 +56,27 @@ class LeanCollector(Collector[CollectStats]):
     ) -> None:
         self._stores = buffer is not None
         self._on_states = on_states
+        envs: Any = env if hasattr(env, "__len__") else DummyVectorEnv([lambda: env])
+        if envs.is_async:
+            raise ValueError(
+                f"env={type(envs).__name__} steps asynchronously: use Tianshou's AsyncCollector, "
+                "or an environment without wait_num and timeout"
+            )
         super().__init__(
             policy,
-            env,
+            envs,
             # Without a buffer, the base class creates one of 10,000 entries per environment and
             # compiles code for it.
-            CompactVectorReplayBuffer(len(env), len(env), random_seed=0)
+            CompactVectorReplayBuffer(len(envs), len(envs), random_seed=0)
             if buffer is None
             else buffer,
             exploration_noise=exploration_noise,
             on_step_hook=on_step_hook,
         )
         self.on_episode_end = on_episode_end
-        self._episode_return = [0.0] * self.env_num
+        self._actor: Actor | None = None
+        # An array of each environment's where rewards are vectors.
+        self._episode_return: list[Any] = [0.0] * self.env_num
         self._episode_length = [0] * self.env_num
         self._resets_E = np.zeros(self.env_num, int)
 
@@ -97,7 +107,7 @@ class LeanCollector(Collector[CollectStats]):
         elif new_episodes:
             self.reset_env()
         else:
-            self._episode_return = [float(value) for value in state["episode_return"]]
+            self._episode_return = list(state["episode_return"])
             self._episode_length = [int(value) for value in state["episode_length"]]
             self._resets_E = state["resets"]
             self._pre_collect_obs_RO = state["obs"]
@@ -119,6 +129,14 @@ class LeanCollector(Collector[CollectStats]):
         self._pre_collect_obs_RO = obs_EO
         return obs_EO, info_E
 
+    def set_on_episode_done_hook(self, hook: EpisodeRolloutHookProtocol | None) -> None:
+        """Refuse a hook, which would need a copy of each episode."""
+        if hook is not None:
+            raise ValueError(
+                "LeanCollector has no episode hooks, which need a copy of each episode: use "
+                "on_episode_end, or Tianshou's Collector"
+            )
+
     def settle(self) -> None:
         """Wait until no step is collected in the background; this class never does so."""
 
@@ -135,9 +153,8 @@ class LeanCollector(Collector[CollectStats]):
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
         """Collect as Tianshou does, without switching modes of a network that has none."""
-        policy: Any = self.policy
-        has_modes = not chooses_quickly(policy) or policy.has_modes
-        if n_step is None or reset_before_collect or has_modes:
+        self._actor = actor = quick_actor(self.policy, explore=self.exploration_noise)
+        if n_step is None or reset_before_collect or actor is None or actor.has_modes:
             return super().collect(
                 n_step, n_episode, random, render, reset_before_collect, gym_reset_kwargs
             )
@@ -157,7 +174,7 @@ class LeanCollector(Collector[CollectStats]):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
-        choose = self._choose_at_random if random else self._chooser()
+        choose = self._chooser(random=random)
         stats = self._take(self._play(choose, n_step, n_episode, render, gym_reset_kwargs))
         if n_episode:
             self.reset_env(gym_reset_kwargs)
@@ -179,8 +196,8 @@ class LeanCollector(Collector[CollectStats]):
         obs_RO = self._pre_collect_obs_RO[env_ids_R]
         steps = episodes = 0
         while not ((n_step and steps >= n_step) or (n_episode and episodes >= n_episode)):
-            act_R = choose(obs_RO, env_ids_R)
-            result: Any = self.env.step(act_R, env_ids_R)
+            act_R, env_act_R = choose(obs_RO, env_ids_R)
+            result: Any = self.env.step(env_act_R, env_ids_R)
             step = Step(env_ids_R, obs_RO, act_R, *result)
             yield step
             if render:
@@ -207,21 +224,21 @@ class LeanCollector(Collector[CollectStats]):
 
     def _take(self, play: Iterable[Step]) -> CollectStats:
         """Store the steps, call the hooks, and count."""
-        returns: list[float] = []
+        returns: list[Any] = []
         lengths: list[int] = []
         steps = 0
         for step in play:
             if self._on_states is not None:
                 self._on_states(step.obs_RO)
-            self._store(step)
+            rewards = self._store(step)
             steps += len(step.env_ids_R)
             for env_id, reward, done in zip(
-                step.env_ids_R.tolist(), step.rew_R.tolist(), step.done_R.tolist(), strict=True
+                step.env_ids_R.tolist(), rewards, step.done_R.tolist(), strict=True
             ):
-                self._episode_return[env_id] += reward
+                self._episode_return[env_id] = self._episode_return[env_id] + reward
                 self._episode_length[env_id] += 1
                 if done:
-                    returns.append(float(self._episode_return[env_id]))
+                    returns.append(self._episode_return[env_id])
                     lengths.append(self._episode_length[env_id])
                     self._episode_return[env_id], self._episode_length[env_id] = 0.0, 0
                     if self.on_episode_end is not None:
@@ -235,43 +252,42 @@ class LeanCollector(Collector[CollectStats]):
             lens=np.array(lengths, dtype=int),
         )
 
-    def _store(self, step: Step) -> None:
+    def _store(self, step: Step) -> Iterable[Any]:
+        """Call the step hook and store a step; return its rewards, which the hook may change."""
         buffer: Any = self.buffer
-        if self._on_step_hook is None:
+        hook = self._on_step_hook
+        if hook is None:
             if not self._stores:
-                return
+                return step.rewards
             if type(buffer) is RingReplayBuffer and buffer.takes(step.obs_RO):
                 buffer.append(step.arrays())
-                return
-        batch = step.batch()
-        if self._on_step_hook is not None:
+                return step.rewards
+        batch: Any = step.batch()
+        if hook is not None or "info" in getattr(buffer, "keep", ()):
             batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info
-            self._on_step_hook(action_batch(step.act_R), batch)
-            batch.pop("info")
+        if hook is not None:
+            hook(action_batch(step.act_R), batch)
         if self._stores:
+            if "info" not in getattr(buffer, "keep", ()):
+                batch.pop("info", None)
             buffer.add(batch, buffer_ids=step.env_ids_R)
+        return step.rewards if hook is None else np.asarray(batch.rew)
 
-    def _choose_at_random(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
-        # Tianshou's environments have an action space each, EnvPool's share one.
-        spaces = self._action_space
-        own = isinstance(spaces, list)
-        return np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
-
-    def _chooser(self) -> Choose:
+    def _chooser(self, *, random: bool) -> Choose:
+        policy, explore = self.policy, self.exploration_noise
+        if random:
+            return lambda _, env_ids_R: random_actions(policy, self._action_space, env_ids_R)
         obs: Any = self._pre_collect_obs_RO
-        if obs is None or obs.dtype == object or not chooses_quickly(self.policy):
-            return self._choose  # objects may contain masks
-        policy, explores = cast(QuickPolicy, self.policy), self.exploration_noise
+        actor = self._actor
+        if obs is None or obs.dtype == object or actor is None:  # objects may contain masks
+            return lambda obs_RO, _: policy_actions(policy, obs_RO, explore=explore)
+        changes = self._on_step_hook is not None  # a hook may change the policy
 
-        def choose_quickly(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> NDArray[Any]:
-            return policy.choose_actions(obs_RO, explore=explores)
+        def choose_quickly(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> Actions:
+            acting = quick_actor(policy, explore=explore) if changes else actor
+            if acting is None:
+                return policy_actions(policy, obs_RO, explore=explore)
+            act_R = acting(obs_RO)
+            return act_R, act_R
 
         return choose_quickly
-
-    def _choose(self, obs_RO: NDArray[Any], env_ids_R: NDArray[np.int_]) -> NDArray[Any]:
-        obs_batch = cast(ObsBatchProtocol, Batch(obs=obs_RO, info=Batch()))
-        with torch.no_grad():
-            act_R: NDArray[Any] = self.policy(obs_batch).act
-        if self.exploration_noise:
-            act_R = self.policy.exploration_noise(act_R, obs_batch)
-        return act_R

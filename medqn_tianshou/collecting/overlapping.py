@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from tianshou.data import CollectStats
 from tianshou.policy import BasePolicy
 
+from medqn_tianshou.collecting.choosing import Actions
 from medqn_tianshou.collecting.lean import Choose, LeanCollector
-from medqn_tianshou.collecting.quick import QuickPolicy, chooses_quickly
+from medqn_tianshou.collecting.quick import Actor, QuickPolicy, quick_actor
 from medqn_tianshou.collecting.steps import Step
 
 
@@ -29,25 +29,25 @@ class OverlappingCollector(LeanCollector):
     This happens only within a training step of Tianshou's trainer, and only by steps; otherwise it
     collects as :class:`LeanCollector` does. It takes the same arguments.
 
-    :param policy: a policy with ``choose_actions``, such as
+    :param policy: a policy with an ``actor``, such as
         :class:`~medqn_tianshou.fast.policy.FastMeDQNPolicy`.
     """
 
     def __init__(self, policy: BasePolicy[Any], *args: Any, **kwargs: Any) -> None:
         name = type(policy).__name__
-        if not hasattr(policy, "choose_actions"):
+        if not hasattr(policy, "actor"):
             raise ValueError(
-                f"policy={name} has no choose_actions, which overlapping needs: pass a "
-                "FastMeDQNPolicy, or use LeanCollector"
+                f"policy={name} has no actor, which overlapping needs: pass a FastMeDQNPolicy, or "
+                "use LeanCollector"
             )
-        if not chooses_quickly(policy):
+        if quick_actor(policy, explore=True) is None:
             raise ValueError(f"{name} changes how actions are chosen: do not overlap")
         super().__init__(policy, *args, **kwargs)
         self._learner = cast(QuickPolicy, policy)
-        self._actor = deepcopy(self._learner.model).requires_grad_(False).eval()
+        self._frozen = deepcopy(self._learner.model).requires_grad_(False).eval()
         self._thread = ThreadPoolExecutor(1, "collect")
         self._ahead: tuple[int, Future[list[Step]]] | None = None
-        device = next(self._actor.parameters()).device
+        device = next(self._frozen.parameters()).device
         self._stream = None
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -117,20 +117,20 @@ class OverlappingCollector(LeanCollector):
         """Copy the current weights and exploration rate, to act with them."""
         with torch.no_grad():
             for kept, learned in zip(
-                _tensors(self._actor), _tensors(self._learner.model), strict=True
+                _tensors(self._frozen), _tensors(self._learner.model), strict=True
             ):
                 kept.copy_(learned)
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        choose = partial(
-            self._learner.choose_actions,
-            explore=self.exploration_noise,
-            model=self._actor,
-            eps=self._learner.eps,
+        learner = self._learner
+        actor = cast(
+            Actor,
+            learner.actor(explore=self.exploration_noise, model=self._frozen, eps=learner.eps),
         )
 
-        def choose_for_all(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> NDArray[Any]:
-            return choose(obs_RO)
+        def choose_for_all(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> Actions:
+            act_R = actor(obs_RO)
+            return act_R, act_R
 
         return choose_for_all
 

@@ -6,35 +6,40 @@ import torch
 from numpy.typing import NDArray
 
 
+class Actor(Protocol):
+    """Chooses actions directly from an array of observations."""
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether its network may act differently in training and in evaluation mode."""
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[Any]:
+        """Choose as ``forward`` and ``exploration_noise`` do, with the same random numbers.
+
+        :param obs: a batch of observations, without action masks.
+        """
+
+
 class QuickPolicy(Protocol):
-    """A policy that chooses actions directly from an array of observations."""
+    """A policy that has an :class:`Actor`."""
 
     model: torch.nn.Module
     eps: float
 
-    @property
-    def chooses_quickly(self) -> bool:
-        """Whether :meth:`choose_actions` may be used: False where a subclass acts differently."""
-
-    @property
-    def has_modes(self) -> bool:
-        """Whether the network may act differently in training and in evaluation mode."""
-
-    def choose_actions(
+    def actor(
         self,
-        obs: NDArray[Any],
         *,
         explore: bool,
         model: torch.nn.Module | None = None,
         eps: float | None = None,
-    ) -> NDArray[Any]:
-        """Choose as ``forward`` and ``exploration_noise`` do, with the same random numbers.
+    ) -> Actor | None:
+        """Return what acts until the policy changes; None where a subclass acts differently.
 
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
 
 
-def chooses_quickly(policy: object) -> bool:
-    """Whether a policy is a :class:`QuickPolicy` whose ``choose_actions`` may be used."""
-    return bool(getattr(policy, "chooses_quickly", False))
+def quick_actor(policy: Any, *, explore: bool) -> Actor | None:
+    """Return a policy's actor, or None if it has none."""
+    return policy.actor(explore=explore) if hasattr(policy, "actor") else None

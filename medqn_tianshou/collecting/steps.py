@@ -38,6 +38,12 @@ class Step:
         self.done_R: NDArray[np.bool_] = np.logical_or(terminated_R, truncated_R)
         self.info = info
 
+    @property
+    def rewards(self) -> list[Any]:
+        """The reward of each environment: a number, or an array where rewards are vectors."""
+        rew_R = self.rew_R
+        return rew_R.tolist() if rew_R.ndim == 1 else list(rew_R)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the fields of the transitions, without info."""
         return {

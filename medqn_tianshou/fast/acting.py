@@ -1,6 +1,6 @@
 """Choosing actions as Tianshou does, at less cost."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,49 +15,68 @@ _EPS_IS_ZERO = 1e-8
 """Below it Tianshou does not explore, nor sample random numbers for it."""
 
 
-def choose_actions(
-    network: nn.Module,
-    known: KnownNetwork | None,
-    obs: NDArray[Any],
-    *,
-    eps: float,
-    action_count: int,
-    compiled: bool,
-) -> NDArray[np.int64]:
-    """Choose actions with the random numbers that Tianshou's DQN samples, in its order.
+class Actor:
+    """Chooses actions with the random numbers that Tianshou's DQN samples, in its order.
 
-    A known network is not evaluated where all actions are random.
+    It holds for as long as network and policy stay what they are. A known network is not evaluated
+    where all actions are random.
 
     :param known: what is known of the network.
-    :param obs: a batch of observations, without action masks.
     :param eps: the exploration rate.
     :param compiled: whether to use compiled code, where it applies.
     """
-    actions: Any = None
-    sampled: Any = None
-    if known is None:
-        with torch.no_grad():
-            q_BA = network(obs, state=None, info=Batch())[0]
-        actions = q_BA.cpu().numpy().argmax(1)
-    explores = abs(eps) > _EPS_IS_ZERO
-    if len(obs) == 1 and compiled and known is not None and known.flat and known.flat.takes(obs):
-        if explores:  # the same for one state, in fewer calls: it comes with every step
-            explores = np.random.random() < eps
-            sampled = np.random.rand(1, action_count)
-        values = sampled if explores else known.flat.action_values(obs)
-        return cast(NDArray[np.int64], values.argmax(1))
-    if explores:
-        is_random = np.random.rand(len(obs)) < eps
-        sampled = np.random.rand(len(obs), action_count).argmax(1)
-        random_count = np.count_nonzero(is_random)
-        if random_count == len(obs):
-            return cast(NDArray[np.int64], sampled)
-    if actions is None:
-        if compiled and known is not None and known.flat and known.flat.takes(obs):
-            actions = known.flat.action_values(obs).argmax(1)
+
+    def __init__(
+        self,
+        network: nn.Module,
+        known: KnownNetwork | None,
+        *,
+        eps: float,
+        action_count: int,
+        compiled: bool,
+    ) -> None:
+        self._network = network
+        self._flat = known.flat if compiled and known is not None else None
+        self.has_modes = known is None
+        """Whether the network may act differently in training and in evaluation mode."""
+        self._eps, self._explores = eps, abs(eps) > _EPS_IS_ZERO
+        self._action_count, self._compiled = action_count, compiled
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.int64]:
+        """Choose for a batch of observations, without action masks."""
+        flat = self._flat
+        if len(obs) == 1 and flat is not None and flat.takes(obs):
+            # The same for one state, in fewer calls: it comes with every step.
+            sampled = None
+            if self._explores:
+                is_random = np.random.random() < self._eps
+                sampled = np.random.rand(1, self._action_count)
+            values = sampled if sampled is not None and is_random else flat.action_values(obs)
+            return _best(values)
+        actions = self._greedy(obs) if self.has_modes else None
+        if self._explores:
+            is_random_B = np.random.rand(len(obs)) < self._eps
+            sampled_B = _best(np.random.rand(len(obs), self._action_count))
+            if actions is None and is_random_B.all():
+                return sampled_B
+        if actions is None:
+            actions = self._greedy(obs)
+        if self._explores:
+            actions[is_random_B] = sampled_B[is_random_B]
+        return actions
+
+    def _greedy(self, obs: NDArray[Any]) -> NDArray[np.int64]:
+        if self.has_modes:
+            with torch.no_grad():
+                q_BA = self._network(obs, state=None, info=Batch())[0]
+        elif self._flat is not None and self._flat.takes(obs):
+            return _best(self._flat.action_values(obs))
         else:
             with torch.inference_mode():
-                actions = action_values(network, obs, compiled=compiled).cpu().numpy().argmax(1)
-    if explores and random_count:
-        actions[is_random] = sampled[is_random]
-    return cast(NDArray[np.int64], actions)
+                q_BA = action_values(self._network, obs, compiled=self._compiled)
+        return _best(q_BA.cpu().numpy())
+
+
+def _best(values_BA: NDArray[Any]) -> NDArray[np.int64]:
+    actions: NDArray[np.int64] = values_BA.argmax(1)
+    return actions

@@ -91,7 +91,7 @@ class FlatNetwork:
         """Return a tensor for each parameter on the memory of a flat array."""
         flat = torch.from_numpy(values)
         return [
-            flat[place : place + parameter.numel()].view(parameter.shape)
+            _view(flat[place : place + parameter.numel()], parameter.shape)
             for parameter, place in zip(self.parameters, self._places.tolist(), strict=False)
         ]
 
@@ -136,6 +136,11 @@ def aligned_zeros(count: int) -> Floats:
     raw = np.zeros(int(count) * 4 + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + int(count) * 4].view(np.float32)
+
+
+def _view(values: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Give values the shape of a parameter; the kernels want linear weights a row per input."""
+    return values.view(shape[::-1]).t() if len(shape) == 2 else values.view(shape)
 
 
 def _places(sizes: list[int]) -> NDArray[np.int64]:

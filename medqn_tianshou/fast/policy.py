@@ -20,7 +20,7 @@ from medqn_tianshou.algorithm.policy import (
     network_input,
 )
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
-from medqn_tianshou.fast.acting import choose_actions
+from medqn_tianshou.fast.acting import Actor
 from medqn_tianshou.fast.flat import FlatNetwork
 from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps
 from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
@@ -70,16 +70,6 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     # Where the plain code must run.
 
-    @property
-    def chooses_quickly(self) -> bool:
-        """Whether :meth:`choose_actions` gives the result of the methods that it stands for."""
-        return keeps(self, _ACTING)
-
-    @property
-    def has_modes(self) -> bool:
-        """Whether the network may act differently in training and in evaluation mode."""
-        return self._networks.of(self.model) is None
-
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
         """Return what is known of both networks; None where they must be evaluated plainly."""
         online, target = self._networks.of(self.model), self._networks.of(self.model_old)
@@ -96,29 +86,28 @@ class FastMeDQNPolicy(MeDQNPolicy):
         known.train(mode)
         return self
 
-    def choose_actions(
+    def actor(
         self,
-        obs: NDArray[Any],
         *,
         explore: bool,
         model: torch.nn.Module | None = None,
         eps: float | None = None,
-    ) -> NDArray[np.int64]:
-        """Choose as ``forward`` and ``exploration_noise`` do, with the same random numbers.
+    ) -> Actor | None:
+        """Return what chooses as ``forward`` and ``exploration_noise`` do.
 
-        Only where :attr:`chooses_quickly` is true.
+        It holds until the policy changes. None where a subclass or a hook acts differently.
 
-        :param obs: a batch of observations, without action masks.
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
+        if not keeps(self, _ACTING):
+            return None
         network = self.model if model is None else model
-        return choose_actions(
+        return Actor(
             network,
             self._networks.of(network),
-            obs,
             eps=(self.eps if eps is None else eps) if explore else 0.0,
-            action_count=cast(int, self.max_action_num),
+            action_count=self.max_action_num,  # type: ignore[arg-type]
             compiled=self.compiled,
         )
 
@@ -286,7 +275,11 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
 _EVALUATING = {"forward": DQNPolicy.forward, "compute_q_value": DQNPolicy.compute_q_value}
 """What a pass of a network that bypasses ``forward`` stands for."""
-_ACTING = {**_EVALUATING, "exploration_noise": DQNPolicy.exploration_noise}
+_ACTING = {
+    **_EVALUATING,
+    "exploration_noise": DQNPolicy.exploration_noise,
+    "map_action": DQNPolicy.map_action,
+}
 _FETCHING = {
     **_EVALUATING,
     **{

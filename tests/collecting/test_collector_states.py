@@ -121,7 +121,7 @@ def test_a_network_that_is_not_known_in_full_acts_in_evaluation_mode(dropout):
         action_space=spaces.Discrete(3),
         target_update_freq=1,
     )
-    assert policy.has_modes == dropout
+    assert policy.actor(explore=False).has_modes == dropout
     policy.train()
     envs = DummyVectorEnv([lambda: gym.make("MountainCar-v0")])
     collector = LeanCollector(policy, envs, CompactVectorReplayBuffer(20, 1, random_seed=0))

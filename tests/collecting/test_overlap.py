@@ -161,7 +161,7 @@ def test_a_policy_that_chooses_in_its_own_way_is_refused():
 
 
 @pytest.mark.parametrize("policy_class", [MeDQNPolicy, DQNPolicy])
-def test_a_policy_without_choose_actions_is_refused(policy_class):
+def test_a_policy_without_an_actor_is_refused(policy_class):
     model = MLPQNetwork(observation_shape=(3,), action_count=4)
     policy = policy_class(
         model=model,
@@ -169,5 +169,5 @@ def test_a_policy_without_choose_actions_is_refused(policy_class):
         action_space=Walk.action_space,
         target_update_freq=5,
     )
-    with pytest.raises(ValueError, match=f"policy={policy_class.__name__} has no choose_actions"):
+    with pytest.raises(ValueError, match=f"policy={policy_class.__name__} has no actor"):
         OverlappingCollector(policy, DummyVectorEnv([Walk]), VectorReplayBuffer(10, 1))

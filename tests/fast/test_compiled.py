@@ -315,7 +315,7 @@ def test_a_loss_that_is_not_a_number_stops_compiled_updates():
 def test_it_knows_when_the_network_is_no_longer_its_own(change):
     policy = make_policy(FastMeDQNPolicy, "vector")
     network, obs = policy.model, make_observations("vector", 5, np.random.default_rng(0))
-    policy.choose_actions(obs, explore=False)
+    policy.actor(explore=False)(obs)
     known = policy._networks.of(network)
     assert known.is_current
     change(network)
@@ -324,7 +324,7 @@ def test_it_knows_when_the_network_is_no_longer_its_own(change):
         for parameter in network.parameters():
             parameter.mul_(-1)
     expected = network(obs)[0].argmax(dim=1).tolist()
-    assert policy.choose_actions(obs, explore=False).tolist() == expected
+    assert policy.actor(explore=False)(obs).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -125,5 +125,5 @@ def test_copies_and_pickles_learn_on_by_themselves():
         assert not torch.equal(other.model.advantage[0].weight, policy.model.advantage[0].weight)
         obs = np.random.default_rng(0).normal(size=(50, OBS_SIZE)).astype(np.float32)
         expected = other.model(obs)[0].argmax(dim=1).tolist()
-        assert other.choose_actions(obs, explore=False).tolist() == expected
+        assert other.actor(explore=False)(obs).tolist() == expected
     assert other.max_action_num == ACTIONS

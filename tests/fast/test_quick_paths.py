@@ -150,7 +150,7 @@ def test_actions_and_draws_are_those_of_forward_and_exploration_noise(count, eps
     for _ in range(30):
         obs = generator.integers(256, size=(count, *FRAMES), dtype=np.uint8)
         state = np.random.get_state()
-        quick = policy.choose_actions(obs, explore=True)
+        quick = policy.actor(explore=True)(obs)
         after = np.random.get_state()[1:3]
         np.random.set_state(state)
         batch = Batch(obs=obs, info=Batch())
@@ -166,9 +166,9 @@ def test_the_network_is_not_asked_where_all_actions_are_random(count_calls):
     policy = make_policy()
     policy.set_eps(1.0)
     asked = count_calls(policy.model)
-    policy.choose_actions(np.zeros((2, *FRAMES), np.uint8), explore=True)
+    policy.actor(explore=True)(np.zeros((2, *FRAMES), np.uint8))
     assert asked == []
-    policy.choose_actions(np.zeros((2, *FRAMES), np.uint8), explore=False)
+    policy.actor(explore=False)(np.zeros((2, *FRAMES), np.uint8))
     assert asked == [2]
 
 

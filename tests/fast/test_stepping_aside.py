@@ -111,7 +111,7 @@ def test_a_changed_network_learns_and_acts_as_with_the_plain_policy(change, used
         plain.eval()
         fast.eval()
         expected = plain(Batch(obs=OBS, info=Batch())).act
-        np.testing.assert_array_equal(fast.choose_actions(OBS, explore=False), expected)
+        np.testing.assert_array_equal(fast.actor(explore=False)(OBS), expected)
 
 
 @pytest.mark.parametrize("network_class", [Contrary, Batchwise])
@@ -133,7 +133,7 @@ def test_a_subclass_with_its_own_forward_is_used(network_class):
     assert_same_parameters(fast, plain)
     with torch.no_grad():
         expected = fast.model(OBS)[0].argmax(dim=1).numpy()
-    np.testing.assert_array_equal(fast.choose_actions(OBS, explore=False), expected)
+    np.testing.assert_array_equal(fast.actor(explore=False)(OBS), expected)
 
 
 @pytest.mark.parametrize("with_optimizer", [False, True])
@@ -184,7 +184,7 @@ def test_without_compilation_no_numba_code_of_ours_runs(monkeypatch):
         for name in [name for name, value in vars(module).items() if hasattr(value, "py_func")]:
             monkeypatch.setattr(module, name, None)
     update(policy, filled(VectorReplayBuffer(90, ENVS)), count=3)
-    policy.choose_actions(OBS, explore=False)
+    policy.actor(explore=False)(OBS)
 
 
 def test_a_network_of_another_make_is_left_to_the_plain_code():
@@ -205,22 +205,22 @@ def test_a_network_of_another_make_is_left_to_the_plain_code():
     update(policy, filled(VectorReplayBuffer(90, ENVS)))
     assert policy.model.sizes == [16, 16, 16]  # successors, TD batch, states
     policy.set_eps(1.0)
-    policy.choose_actions(OBS, explore=True)
+    policy.actor(explore=True)(OBS)
     assert policy.model.sizes[3:] == [len(OBS)]  # it may count, or sample: it is always asked
 
 
 def test_observations_of_the_wrong_width_are_an_error_as_in_torch():
     policy = build(FastMeDQNPolicy)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        policy.choose_actions(OBS[:, :2], explore=False)
+        policy.actor(explore=False)(OBS[:, :2])
 
 
 def test_layers_that_do_not_fit_are_an_error_as_in_torch():
     policy = build(FastMeDQNPolicy)
-    policy.choose_actions(OBS, explore=False)
+    policy.actor(explore=False)(OBS)
     policy.model.advantage[2] = nn.Linear(5, ACTIONS)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        policy.choose_actions(OBS, explore=False)
+        policy.actor(explore=False)(OBS)
 
 
 def test_a_layer_used_twice_gets_the_gradient_of_both_uses():
