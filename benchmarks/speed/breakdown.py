@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from benchmarks.report import Part, Result, Section, Table
 from benchmarks.speed.races import ATARI_ENTRIES, MINATAR_ENTRIES, Team
+from medqn_tianshou.fast.acting import Actor
 from medqn_tianshou.fast.targets import SingleFetch
 
 PIECES = {
@@ -58,7 +59,7 @@ def watched(training: Any) -> Iterator[Stopwatch]:
     methods = [
         (collector.env, "step", "env"),
         (collector.env, "reset", "env"),
-        (policy, "choose_actions", "act"),
+        (Actor, "__call__", "act"),
         (collector, "_store", "store"),
         (SingleFetch, "fetch", "sample"),
         (policy.state_sampler, "sample", "sample"),

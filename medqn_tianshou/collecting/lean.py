@@ -195,10 +195,10 @@ class LeanCollector(Collector[CollectStats]):
         env_ids_R = np.arange(env_count)
         obs_RO = self._pre_collect_obs_RO[env_ids_R]
         steps = episodes = 0
+        step_envs: Any = self.env.step  # once: vector environments look attributes up slowly
         while not ((n_step and steps >= n_step) or (n_episode and episodes >= n_episode)):
             act_R, env_act_R = choose(obs_RO, env_ids_R)
-            result: Any = self.env.step(env_act_R, env_ids_R)
-            step = Step(env_ids_R, obs_RO, act_R, *result)
+            step = Step(env_ids_R, obs_RO, act_R, *step_envs(env_act_R, env_ids_R))
             yield step
             if render:
                 self.env.render()

@@ -14,11 +14,14 @@ class SingleVectorEnv(BaseVectorEnv):
     Arguments that select environments are ignored, as there is only one.
 
     :param env: the environment; its observations are arrays.
+    :param timeouts_terminate: report truncations as terminations, so that no target bootstraps
+        from the states in which they happen.
     """
 
     # super().__init__ is not called: it would start workers.
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], *, timeouts_terminate: bool = False) -> None:
         self.env = env
+        self.timeouts_terminate = timeouts_terminate
         self.env_num = 1
         self.is_async = False
         self.is_closed = False
@@ -44,6 +47,8 @@ class SingleVectorEnv(BaseVectorEnv):
         """Play one action, given as an array of one."""
         obs, reward, terminated, truncated, info = self.env.step(action[0])
         info["env_id"] = 0
+        if truncated and self.timeouts_terminate:
+            terminated, truncated = True, False
         return (
             np.array([obs]),
             np.array([reward]),

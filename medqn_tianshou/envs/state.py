@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.envs.classic_control.acrobot import AcrobotEnv
 from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 from gymnasium.wrappers.time_limit import TimeLimit
-from tianshou.env import BaseVectorEnv, VectorEnvWrapper
+from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.files.generators import generator_state, set_generator_state
@@ -70,8 +70,6 @@ def set_envs_state(envs: BaseVectorEnv, state: dict[str, Any]) -> None:
 
 
 def _single(envs: BaseVectorEnv) -> gym.Env[Any, Any] | None:
-    while isinstance(envs, VectorEnvWrapper):
-        envs = envs.venv
     return envs.env if isinstance(envs, SingleVectorEnv) else None
 
 

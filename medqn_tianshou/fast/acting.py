@@ -47,12 +47,12 @@ class Actor:
         flat = self._flat
         if len(obs) == 1 and flat is not None and flat.takes(obs):
             # The same for one state, in fewer calls: it comes with every step.
-            sampled = None
             if self._explores:
                 is_random = np.random.random() < self._eps
-                sampled = np.random.rand(1, self._action_count)
-            values = sampled if sampled is not None and is_random else flat.action_values(obs)
-            return _best(values)
+                sampled = np.random.rand(self._action_count)
+                if is_random:
+                    return np.array([sampled.argmax()])
+            return np.array([flat.best_action(obs)])
         actions = self._greedy(obs) if self.has_modes else None
         if self._explores:
             is_random_B = np.random.rand(len(obs)) < self._eps

@@ -115,6 +115,11 @@ class FlatNetwork:
         q_AB: Floats = kernels.values_of(self.as_input(obs), self.values, self.layout, self._work)
         return q_AB.T
 
+    def best_action(self, obs: NDArray[Any]) -> int:
+        """Return the best action for a batch of one observation."""
+        action: int = kernels.best_action(self.as_input(obs), self.values, self.layout, self._work)
+        return action
+
 
 def make_work(layout: NDArray[np.int64], count: int) -> kernels.Work:
     """Make memory for passes over at most ``count`` states."""

@@ -215,6 +215,12 @@ def values_of(obs, params, layout, work):  # pragma: no cover
 
 
 @kernel
+def best_action(obs, params, layout, work):  # pragma: no cover
+    """Return the best action for a single observation."""
+    return np.argmax(values_of(obs, params, layout, work))
+
+
+@kernel
 def scaled_images(frames, scale):  # pragma: no cover
     """Convert stacks of four frames of bytes to floats with the channels last, in one pass."""
     count, _, height, width = frames.shape

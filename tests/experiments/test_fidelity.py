@@ -16,7 +16,6 @@ from medqn_tianshou import (
     MLPQNetwork,
     UniformStateSampler,
 )
-from medqn_tianshou.experiments.env_clock import TimeoutIsTerminal
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.training.build import build_policy
 from medqn_tianshou.training.options import RunOptions
@@ -158,7 +157,7 @@ def test_nothing_is_bootstrapped_at_a_timeout(family, task, limit, bootstraps):
         value = policy.model_old(batch.obs_next)[0].max()
     expected = batch.rew[0] + bootstraps * settings.gamma * value
     assert batch.returns.item() == pytest.approx(float(expected), rel=1e-5)
-    assert isinstance(envs, TimeoutIsTerminal) != bootstraps
+    assert envs.timeouts_terminate != bootstraps
 
 
 class Ladder(gym.Env):
