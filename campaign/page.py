@@ -1,0 +1,140 @@
+"""Writes docs/results/README.md: each claim of the paper, and what our own runs say to it.
+
+python campaign/page.py
+
+The page of each study with finished runs is made by `medqn report`, and so are the probabilities
+here (rliable's probability of improvement, 95 % bootstrap interval).
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medqn_tianshou.commands.report.command import main as report
+from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
+from medqn_tianshou.commands.report.statistics import Estimate, improvement, mean_interval
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs/results"
+RESAMPLES, SEED = 2000, 0
+ORDER = ("MeDQN(U)", "MeDQN(R)", "DQN", "DQN(S)")
+HEAD = """\
+# Results
+
+What the paper claims, and what our own runs show. Made by `python campaign/page.py` from
+[`campaign/results`](../../campaign/results), the files of the finished runs of
+[`campaign.toml`](../../campaign/campaign.toml).
+
+- `P(A > B)` is the probability that a run of A ends above a run of B, with its 95 % interval.
+- A claim that A ends above B **agrees** if the whole interval lies above 0.5, and **does not** if all of it lies below.
+  A claim that A ends as high as B agrees unless all of it lies below 0.5. Everything else is **open**,
+  as is a claim whose runs are not all finished.
+
+| | the paper | our finding | final return: mean [95 %] | runs | |
+|---|---|---|---|---|---|
+"""
+
+
+def main() -> int:
+    """Write the reports of all studies and the page of all claims."""
+    studies = {study["name"]: study for study in _load("campaign.toml")["study"]}
+    runs = {name: _runs_of(name) for name in studies}
+    for name, of_study in runs.items():
+        if of_study:
+            folder = f"campaign/results/{name}"
+            report([folder, "--out", f"docs/results/{name}", "--title", f"Study {name}"])
+    rows = [_row(claim, studies, runs) for claim in _load("claims.toml")["claim"]]
+    (DOCS / "README.md").write_text(HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+    return 0
+
+
+def _load(name: str) -> Any:
+    return tomllib.loads((HERE / name).read_text())
+
+
+def _runs_of(study: str) -> list[RecordedRun]:
+    runs, left_out = read_runs(find_runs(HERE / "results" / study))
+    if left_out:
+        raise RuntimeError(f"{left_out[0].name}: {left_out[0].reason}")
+    return runs
+
+
+def _row(claim: Any, studies: Any, runs: dict[str, list[RecordedRun]]) -> list[str]:
+    study = claim.get("study")
+    if study is None:
+        link = f"[page]({claim['page']}/README.md)"
+        return [claim["figure"], claim["paper"], claim["finding"], "", "", link]
+    finals = _final_returns(runs.get(study, []), claim.get("task"))
+    if not finals:
+        return [claim["figure"], claim["paper"], "open: no run is finished", "", "0", ""]
+    planned = int(studies[study]["seeds"])
+    counts = [len(values) for values in finals.values()]
+    complete = min(counts) == planned and len(finals) == len(studies[study]["algorithms"])
+    returns = "<br>".join(f"{name} {_mean(values)}" for name, values in finals.items())
+    return [
+        claim["figure"],
+        claim["paper"],
+        _finding(claim, finals, complete=complete),
+        returns,
+        f"{planned} seeds each" if complete else f"{sum(counts)} so far, {planned} seeds each",
+        f"[page]({study}/README.md)",
+    ]
+
+
+def _final_returns(runs: Sequence[RecordedRun], task: str | None) -> dict[str, NDArray[Any]]:
+    """Return the final returns of each algorithm: of evaluations, where all runs have some."""
+    chosen = [run for run in runs if task is None or _key(run.task) == _key(task)]
+    metric = "eval" if chosen and all(run.evaluations for run in chosen) else "train"
+    finals: dict[str, list[float]] = {}
+    for run in sorted(chosen, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
+        finals.setdefault(run.algorithm, []).append(run.curve(metric, None).value[-1])
+    return {name: np.array(values) for name, values in finals.items()}
+
+
+def _key(task: str) -> str:
+    return re.sub(r"^minatar/|-v\d+$|_", "", task.lower())
+
+
+def _finding(claim: Any, finals: dict[str, NDArray[Any]], *, complete: bool) -> str:
+    verdicts, texts = [], []
+    for kind in ("not_below", "above"):
+        for better, worse in claim.get(kind, []):
+            if better in finals and worse in finals:
+                pair = improvement([finals[better]], [finals[worse]], RESAMPLES, SEED)
+                verdicts.append(_verdict(kind, pair))
+                texts.append(f"P({better} > {worse}) = {_write(pair)}")
+    word = "open" if "open" in verdicts or not verdicts else "agrees"
+    word = "does not" if "does not" in verdicts else word
+    if not complete:
+        word = f"open (so far: {word})" if word != "open" else word
+    return "<br>".join([f"**{word}**", *texts])
+
+
+def _verdict(kind: str, pair: Estimate) -> str:
+    if pair.low is None or pair.high is None:
+        return "open"
+    if pair.high < 0.5:
+        return "does not"
+    return "agrees" if kind == "not_below" or pair.low > 0.5 else "open"
+
+
+def _write(estimate: Estimate) -> str:
+    if estimate.low is None:
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def _mean(values: NDArray[Any]) -> str:
+    interval = mean_interval(values, RESAMPLES, SEED)
+    mean = f"{values.mean():,.1f}"
+    return mean if interval is None else f"{mean} [{interval[0]:,.1f}, {interval[1]:,.1f}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
