@@ -32,9 +32,9 @@ What the paper claims, and what our own runs show. Made by `python campaign/page
 [`campaign.toml`](../../campaign/campaign.toml).
 
 - `P(A > B)` is the probability that a run of A ends above a run of B, with its 95 % interval.
-- A claim that A ends above B **agrees** if the whole interval lies above 0.5, and **does not** if all of it lies below.
-  A claim that A ends as high as B agrees unless all of it lies below 0.5. Everything else is **open**,
-  as is a claim whose runs are not all finished.
+- A claim that A ends above B **agrees** if the whole interval lies above 0.5, and **does not** if
+  all of it lies below. A claim that A ends as high as B agrees unless all of it lies below 0.5.
+  Everything else is **open**, as is a claim whose runs are not all finished.
 
 | | the paper | our finding | final return: mean [95 %] | runs | |
 |---|---|---|---|---|---|
