@@ -74,7 +74,7 @@ class CompiledLoop:
         """Nothing is held."""
 
 
-@njit(cache=True)
+@njit
 def _train(  # pragma: no cover
     start, env_steps, learns, network, optimizer, ring, bounds, game, work, one, scratch, numbers,
     coef, constants,

@@ -1,6 +1,9 @@
 """Code compiled by numba, kept on disk for the next process where that is possible."""
 
 from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from numba import njit
@@ -15,8 +18,20 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return njit(cache=True, **options)(function)
+            kept = njit(cache=True, **options)(function)
         except RuntimeError:  # no folder to keep it in
             return njit(**options)(function)
+        # numba would keep code that calls functions of other files when those files change.
+        file = kept._cache._cache_file
+        sources = _digest(Path(function.__code__.co_filename).parent)
+        file._source_stamp = (file._source_stamp, sources)
+        return kept
 
     return decorate
+
+
+@cache
+def _digest(folder: Path) -> str:
+    """Return a digest of the sources in a folder: compiled functions call those beside them."""
+    texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
+    return sha256(b"\0".join(texts)).hexdigest()
