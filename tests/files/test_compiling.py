@@ -27,12 +27,22 @@ def test_code_is_compiled_where_no_cache_can_be_written(monkeypatch):
     assert compiled()(double)(np.ones(2)).tolist() == [2, 2]
 
 
-CALLED = (
-    "from medqn_tianshou.files.compiling import compiled\n\n@compiled()\ndef f(x):\n    return {}\n"
-)
-CALLER = (
-    "from called import compiled, f\n\n@compiled()\ndef g(x):\n    return f(x)\n\nprint(g(3.0))\n"
-)
+CALLED = """
+from medqn_tianshou.files.compiling import compiled
+
+@compiled()
+def f(x):
+    return {}
+"""
+CALLER = """
+from called import compiled, f
+
+@compiled()
+def g(x):
+    return f(x)
+
+print(g(3.0))
+"""
 
 
 @pytest.mark.process
