@@ -1,6 +1,7 @@
 """MeDQN with the same results, sooner."""
 
 import time
+import weakref
 from collections import deque
 from functools import partial
 from typing import Any, Self, cast
@@ -14,11 +15,7 @@ from tianshou.data.batch import BatchProtocol
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from tianshou.policy import DQNPolicy
 
-from medqn_tianshou.algorithm.policy import (
-    MeDQNPolicy,
-    MeDQNTrainingStats,
-    network_input,
-)
+from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats, network_input
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import choose_actions
 from medqn_tianshou.fast.flat import FlatNetwork
@@ -154,7 +151,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         """Take all gradient steps in one call; return None where observations do not fit."""
         start = time.time()
         indices, obs, obs_next = fetch.fetch(sample_size)
-        self.__dict__["_buffer"] = fetch.buffer
+        self.__dict__["_buffer"] = weakref.ref(fetch.buffer)
         states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
         act: Any = fetch.steps.act_I
         batch = MiniBatch(obs, act, *nstep_terms(fetch.steps, self.gamma), obs_next, states)
@@ -175,7 +172,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             coef=self._coef,
             max_norm=self.max_grad_norm,
         )
-        self.__dict__.update(_iter=self._iter + epochs, _buffer=None)
+        self.__dict__["_iter"] += epochs
         stats = self._stats(td_loss, loss, None if states is None else consolidation)
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
@@ -194,7 +191,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         """Compute the TD targets and sample the consolidation states of all epochs."""
         if not isinstance(buffer, SingleFetch):
             return super().process_fn(batch, buffer, indices)
-        self._buffer = buffer.buffer
+        self._buffer = weakref.ref(buffer.buffer)
         states = buffer.states or self._by_epoch(self._sample_states(len(indices)))
         self._samples.extend(map(Sample, states))
         with_returns = cast(BatchWithReturnsProtocol, batch)
@@ -209,7 +206,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         sampler, epochs = self.state_sampler, self.consolidation_epochs
         if type(sampler) is UniformStateSampler and not sampler.bounds.integer_valued:
             return sampler.sample(size * epochs)  # the same random numbers in one request
-        return np.concatenate([sampler.sample(size, self._buffer) for _ in range(epochs)])
+        return np.concatenate([sampler.sample(size, self._buffer()) for _ in range(epochs)])
 
     def _by_epoch(self, states: Observations | None) -> list[Observations]:
         return [] if states is None else np.split(states, self.consolidation_epochs)
