@@ -30,7 +30,10 @@ SECTIONS = {
         "StateSampler", "RealStateSampler", "UniformStateSampler", "MixedStateSampler",
     ),
     "Schedules": ("LinearSchedule", "ConstantSchedule"),
-    "Replay": ("CompactVectorReplayBuffer", "ReplayFileError", "seed_replay_buffer"),
+    "Replay": (
+        "CompactVectorReplayBuffer", "CompactPrioritizedVectorReplayBuffer", "ReplayFileError",
+        "seed_replay_buffer",
+    ),
     "Collecting": ("LeanCollector", "OverlappingCollector"),
     "Networks and optimizers": (
         "NatureQNetwork", "MinAtarQNetwork", "MLPQNetwork", "FusedRMSprop",

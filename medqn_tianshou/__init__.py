@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from medqn_tianshou.collecting.overlapping import OverlappingCollector
     from medqn_tianshou.fast.optimizers import FusedRMSprop
     from medqn_tianshou.fast.policy import FastMeDQNPolicy
-    from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
+    from medqn_tianshou.replay import (
+        CompactPrioritizedVectorReplayBuffer,
+        CompactVectorReplayBuffer,
+        ReplayFileError,
+    )
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
     from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
+    "CompactPrioritizedVectorReplayBuffer",
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
     "FastMeDQNPolicy",
@@ -68,7 +73,11 @@ _MODULES = {
     "collecting.overlapping": ("OverlappingCollector",),
     "fast.optimizers": ("FusedRMSprop",),
     "fast.policy": ("FastMeDQNPolicy",),
-    "replay": ("CompactVectorReplayBuffer", "ReplayFileError"),
+    "replay": (
+        "CompactPrioritizedVectorReplayBuffer",
+        "CompactVectorReplayBuffer",
+        "ReplayFileError",
+    ),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
     "training.memory": ("MemoryMonitor",),
 }
