@@ -38,6 +38,9 @@ SECTIONS = {
     "Networks and optimizers": (
         "NatureQNetwork", "MinAtarQNetwork", "MLPQNetwork", "FusedRMSprop",
     ),
+    "Tianshou's high-level API": (
+        "MeDQNExperimentBuilder", "MeDQNParams", "MeDQNAgentFactory",
+    ),
     "Memory": ("MemoryMonitor",),
 }  # fmt: skip
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
         ReplayFileError,
     )
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+    from medqn_tianshou.training.highlevel import (
+        MeDQNAgentFactory,
+        MeDQNExperimentBuilder,
+        MeDQNParams,
+    )
     from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
@@ -42,6 +47,9 @@ __all__ = [
     "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
+    "MeDQNAgentFactory",
+    "MeDQNExperimentBuilder",
+    "MeDQNParams",
     "MeDQNPolicy",
     "MeDQNTrainingStats",
     "MemoryMonitor",
@@ -79,6 +87,7 @@ _MODULES = {
         "ReplayFileError",
     ),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
+    "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),
     "training.memory": ("MemoryMonitor",),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
