@@ -7,11 +7,7 @@ from learners import assert_same_parameters
 from tianshou.highlevel.config import SamplingConfig
 from tianshou.highlevel.env import DiscreteEnvironments, EnvFactoryRegistered, VectorEnvType
 from tianshou.highlevel.experiment import DQNExperimentBuilder, Experiment, ExperimentConfig
-from tianshou.highlevel.module.actor import (
-    ActorFactoryDefault,
-    ContinuousActorType,
-    IntermediateModuleFactoryFromActorFactory,
-)
+from tianshou.highlevel.module.intermediate import IntermediateModule, IntermediateModuleFactory
 from tianshou.highlevel.params.policy_params import DQNParams
 from tianshou.highlevel.params.policy_wrapper import PolicyWrapperFactoryIntrinsicCuriosity
 from tianshou.highlevel.trainer import EpochTestCallbackDQNSetEps, EpochTrainCallbackDQNSetEps
@@ -101,13 +97,13 @@ def test_the_experiments_seed_is_that_of_the_sampler():
 def test_a_policy_in_a_wrapper_sees_every_state_and_the_time(monkeypatch):
     # Tianshou's factory refuses the number of actions that Gymnasium gives: it is numpy's.
     monkeypatch.setattr(DiscreteEnvironments, "get_action_shape", lambda self: 2)
-    features = IntermediateModuleFactoryFromActorFactory(
-        ActorFactoryDefault(
-            ContinuousActorType.UNSUPPORTED, hidden_sizes=(8,), discrete_softmax=False
-        )
-    )
+
+    class Features(IntermediateModuleFactory):
+        def create_intermediate_module(self, envs, device):
+            return IntermediateModule(torch.nn.Linear(4, 8), 8)
+
     curiosity = PolicyWrapperFactoryIntrinsicCuriosity(
-        feature_net_factory=features, hidden_sizes=(8,), lr=1e-3, lr_scale=1.0, reward_scale=0.01,
+        feature_net_factory=Features(), hidden_sizes=(8,), lr=1e-3, lr_scale=1.0, reward_scale=0.01,
         forward_loss_weight=0.2,
     )  # fmt: skip
     params = MeDQNParams(sampling="uniform", consolidation_coef=SCHEDULE)
