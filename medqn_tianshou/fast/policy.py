@@ -19,7 +19,7 @@ from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats, net
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import choose_actions
 from medqn_tianshou.fast.flat import FlatNetwork
-from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps
+from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps, samples_as
 from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
 from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
@@ -129,7 +129,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         if buffer is not None and SingleFetch.suits(buffer) and keeps(self, _FETCHING):
             known = self._known()
             if known is not None:
-                from_buffer = self._coef > 0 and type(self.state_sampler) is RealStateSampler
+                from_buffer = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
                 sample_states = partial(self._sample_indices, buffer) if from_buffer else None
                 fetch = SingleFetch(buffer, self.n_step, sample_states)
                 # Other losses take torch's passes throughout: equal networks have distance 0.
@@ -204,7 +204,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             return None
         size = self.consolidation_batch_size or batch_size
         sampler, epochs = self.state_sampler, self.consolidation_epochs
-        if type(sampler) is UniformStateSampler and not sampler.bounds.integer_valued:
+        if samples_as(sampler, UniformStateSampler) and not sampler.bounds.integer_valued:
             return sampler.sample(size * epochs)  # the same random numbers in one request
         return np.concatenate([sampler.sample(size, self._buffer()) for _ in range(epochs)])
 
