@@ -1,9 +1,12 @@
 """MeDQNExperimentBuilder: Tianshou's high-level API from end to end, on CartPole."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 from learners import assert_same_parameters
+from scripts import ROOT
 from tianshou.highlevel.config import SamplingConfig
 from tianshou.highlevel.env import DiscreteEnvironments, EnvFactoryRegistered, VectorEnvType
 from tianshou.highlevel.experiment import DQNExperimentBuilder, Experiment, ExperimentConfig
@@ -127,3 +130,18 @@ def test_the_file_of_a_policy_has_nothing_but_tensors(tmp_path):
     world.trainer.save_best_fn(world.policy)
     state = torch.load(tmp_path / "run/policy_state_dict.pt", weights_only=True)
     assert state.keys() == world.policy.state_dict().keys()
+
+
+def test_the_snippet_of_the_docs_runs(tmp_path):
+    page = (ROOT / "docs/own_code.md").read_text()
+    (code,) = [c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Builder(" in c]
+    for text, other in (
+        ('"log', f'"{tmp_path}'),
+        ("num_epochs=5, step_per_epoch=2_000", "num_epochs=1, step_per_epoch=20"),
+    ):
+        assert text in code
+        code = code.replace(text, other)
+    scope = {}
+    exec(code, scope)  # noqa: S102
+    assert {path.name for path in tmp_path.iterdir()} == {"cartpole", "cartpole-again"}
+    assert scope["again"].config.policy_restore_directory == f"{tmp_path}/cartpole"
