@@ -30,10 +30,16 @@ SECTIONS = {
         "StateSampler", "RealStateSampler", "UniformStateSampler", "MixedStateSampler",
     ),
     "Schedules": ("LinearSchedule", "ConstantSchedule"),
-    "Replay": ("CompactVectorReplayBuffer", "ReplayFileError", "seed_replay_buffer"),
+    "Replay": (
+        "CompactVectorReplayBuffer", "CompactPrioritizedVectorReplayBuffer", "ReplayFileError",
+        "seed_replay_buffer",
+    ),
     "Collecting": ("LeanCollector", "OverlappingCollector"),
     "Networks and optimizers": (
         "NatureQNetwork", "MinAtarQNetwork", "MLPQNetwork", "FusedRMSprop",
+    ),
+    "Tianshou's high-level API": (
+        "MeDQNExperimentBuilder", "MeDQNParams", "MeDQNAgentFactory",
     ),
     "Memory": ("MemoryMonitor",),
 }  # fmt: skip

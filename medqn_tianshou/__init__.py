@@ -25,11 +25,21 @@ if TYPE_CHECKING:
     from medqn_tianshou.collecting.overlapping import OverlappingCollector
     from medqn_tianshou.fast.optimizers import FusedRMSprop
     from medqn_tianshou.fast.policy import FastMeDQNPolicy
-    from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
+    from medqn_tianshou.replay import (
+        CompactPrioritizedVectorReplayBuffer,
+        CompactVectorReplayBuffer,
+        ReplayFileError,
+    )
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+    from medqn_tianshou.training.highlevel import (
+        MeDQNAgentFactory,
+        MeDQNExperimentBuilder,
+        MeDQNParams,
+    )
     from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
+    "CompactPrioritizedVectorReplayBuffer",
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
     "FastMeDQNPolicy",
@@ -37,6 +47,9 @@ __all__ = [
     "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
+    "MeDQNAgentFactory",
+    "MeDQNExperimentBuilder",
+    "MeDQNParams",
     "MeDQNPolicy",
     "MeDQNTrainingStats",
     "MemoryMonitor",
@@ -68,8 +81,13 @@ _MODULES = {
     "collecting.overlapping": ("OverlappingCollector",),
     "fast.optimizers": ("FusedRMSprop",),
     "fast.policy": ("FastMeDQNPolicy",),
-    "replay": ("CompactVectorReplayBuffer", "ReplayFileError"),
+    "replay": (
+        "CompactPrioritizedVectorReplayBuffer",
+        "CompactVectorReplayBuffer",
+        "ReplayFileError",
+    ),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
+    "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),
     "training.memory": ("MemoryMonitor",),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

@@ -1,6 +1,9 @@
 """MeDQN as a Tianshou policy: DQN's loss plus knowledge consolidation."""
 
+import json
 import warnings
+import weakref
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -9,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer, to_torch_as
-from tianshou.data.batch import BatchProtocol
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from tianshou.policy import DQNPolicy
 from tianshou.policy.base import TLearningRateScheduler
@@ -27,6 +29,8 @@ from medqn_tianshou.algorithm.stats import MeDQNTrainingStats, NonFiniteLossErro
 
 __all__ = ["MeDQNPolicy", "MeDQNTrainingStats", "NonFiniteLossError"]
 
+EXTRA_STATE = "_extra_state"
+"""The key in ``state_dict`` under which torch stores what is not a parameter."""
 Terms = list[Any]
 """TD loss, total loss and, where it is computed, consolidation loss of one gradient step."""
 
@@ -118,7 +122,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             self._coef = _require_coef(consolidation_coef(0))
         else:
             self.set_consolidation_coef(consolidation_coef)
-        self._buffer: Any = None
+        self._buffer: Callable[[], Any] = _no_buffer
 
     @property
     def consolidation_coef(self) -> float:
@@ -145,6 +149,37 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """Set the counter of gradient steps, which decides when the target network is updated."""
         self._iter = count
 
+    def get_extra_state(self) -> torch.Tensor:
+        """Return what else ``state_dict`` contains: the gradient steps, and the sampler's state.
+
+        JSON as a tensor, because code that handles state dicts expects tensors in them.
+        """
+        sampler = self.state_sampler
+        state = {
+            "gradient_steps": self._iter,
+            "sampler": type(sampler).__name__,
+            "sampler_state": sampler.state_dict(),
+        }
+        text = json.dumps(state, default=lambda array: array.tolist())
+        return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
+
+    def set_extra_state(self, state: torch.Tensor | None) -> None:
+        """Go on from what :meth:`get_extra_state` returned.
+
+        Another kind of sampler keeps its own state. None changes nothing: a state dict of
+        ``DQNPolicy``, or of an earlier version, has only the networks.
+        """
+        if state is None:
+            return
+        content = json.loads(bytes(state.tolist()))
+        self.set_gradient_steps(content["gradient_steps"])
+        if content["sampler"] == type(self.state_sampler).__name__:
+            self.state_sampler.load_state_dict(content["sampler_state"])
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        state_dict.setdefault(f"{prefix}{EXTRA_STATE}", None)  # not an error where it is missing
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def observe_step(self, action_batch: Any, rollout_batch: RolloutBatchProtocol) -> None:
         """Show a step's states to the sampler: an ``on_step_hook`` for the training collector.
 
@@ -156,16 +191,13 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     def process_fn(
         self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
     ) -> BatchWithReturnsProtocol:
-        """Compute the TD targets, and keep the buffer for :meth:`learn` to sample states from."""
-        self._buffer = buffer
+        """Compute the TD targets, and refer to the buffer: :meth:`learn` samples states from it."""
+        # Weakly: MultiAgentPolicyManager never calls post_process_fn, which could release it.
+        self._buffer = weakref.ref(buffer)
         return super().process_fn(batch, buffer, indices)
 
-    def post_process_fn(
-        self, batch: BatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
-    ) -> None:
-        """Update priorities, and release the buffer: a copy of the policy must not copy it."""
-        super().post_process_fn(batch, buffer, indices)
-        self._buffer = None
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_buffer": _no_buffer}  # a copy of the policy does not copy it
 
     def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Take E gradient steps on a batch (Algorithm 1, lines 12 to 18; Algorithm 3, 11 to 17)."""
@@ -235,10 +267,14 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         if self._coef == 0:
             return q_BA, None
         size = self.consolidation_batch_size or len(q_BA)
-        states: Any = Batch(obs=self.state_sampler.sample(size, self._buffer), info=Batch())
+        states: Any = Batch(obs=self.state_sampler.sample(size, self._buffer()), info=Batch())
         with torch.no_grad():
             target_q_SA = self(states, model="model_old").logits
         return q_BA, (self(states).logits, target_q_SA)
+
+
+def _no_buffer() -> None:
+    """Stand for the buffer before the first update."""
 
 
 def network_input(obs: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain, repeat
 from operator import is_
-from typing import Any, Self
+from typing import Any, Self, TypeGuard, TypeVar
 
 import torch
 from torch import nn
@@ -33,6 +33,8 @@ _GLOBAL_HOOKS = [
 ]
 _REPLACEMENTS = {"forward", "train", "_compiled_call_impl"}
 """Attributes of an object that replace methods of its class."""
+Sampler = TypeVar("Sampler")
+_FORWARD = QNetwork.forward
 _address = torch.Tensor.data_ptr
 _MOST_NETWORKS = 8
 
@@ -47,6 +49,11 @@ def keeps(policy: nn.Module, methods: dict[str, Any]) -> bool:
     )
 
 
+def samples_as(sampler: Any, kind: type[Sampler]) -> TypeGuard[Sampler]:
+    """Whether a sampler is of exactly this class, and has not replaced its ``sample``."""
+    return type(sampler) is kind and "sample" not in vars(sampler)
+
+
 class KnownNetwork:
     """A network of plain layers, each of which does what its class does.
 
@@ -55,6 +62,7 @@ class KnownNetwork:
     """
 
     def __init__(self, network: QNetwork, *, flatten: bool) -> None:
+        self._class = type(network)
         # A reference to the network would keep it alive: hold on to its attributes instead.
         modules = list(network.modules())
         self._attributes = [vars(module) for module in modules]
@@ -89,7 +97,8 @@ class KnownNetwork:
         # Written for speed: it runs several times for each environment step. A replaced method is
         # one more attribute of its object.
         return (
-            not any(self._hooks)
+            self._class.forward is _FORWARD
+            and not any(self._hooks)
             and list(map(len, self._sized)) == self._sizes
             and all(map(is_, chain.from_iterable(self._views), self._entries))
             and list(map(_address, self.parameters)) == self._addresses

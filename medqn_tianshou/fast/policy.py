@@ -1,6 +1,7 @@
 """MeDQN with the same results, sooner."""
 
 import time
+import weakref
 from collections import deque
 from functools import partial
 from typing import Any, Self, cast
@@ -14,15 +15,11 @@ from tianshou.data.batch import BatchProtocol
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from tianshou.policy import DQNPolicy
 
-from medqn_tianshou.algorithm.policy import (
-    MeDQNPolicy,
-    MeDQNTrainingStats,
-    network_input,
-)
+from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats, network_input
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import Actor
 from medqn_tianshou.fast.flat import FlatNetwork
-from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps
+from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps, samples_as
 from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
 from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
@@ -121,7 +118,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         if buffer is not None and SingleFetch.suits(buffer) and keeps(self, _FETCHING):
             known = self._known()
             if known is not None:
-                from_buffer = self._coef > 0 and type(self.state_sampler) is RealStateSampler
+                from_buffer = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
                 sample_states = partial(self._sample_indices, buffer) if from_buffer else None
                 fetch = SingleFetch(buffer, self.n_step, sample_states)
                 # Other losses take torch's passes throughout: equal networks have distance 0.
@@ -143,7 +140,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         """Take all gradient steps in one call; return None where observations do not fit."""
         start = time.time()
         indices, obs, obs_next = fetch.fetch(sample_size)
-        self.__dict__["_buffer"] = fetch.buffer
+        self.__dict__["_buffer"] = weakref.ref(fetch.buffer)
         states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
         act: Any = fetch.steps.act_I
         batch = MiniBatch(obs, act, *nstep_terms(fetch.steps, self.gamma), obs_next, states)
@@ -164,7 +161,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             coef=self._coef,
             max_norm=self.max_grad_norm,
         )
-        self.__dict__.update(_iter=self._iter + epochs, _buffer=None)
+        self.__dict__["_iter"] += epochs
         stats = self._stats(td_loss, loss, None if states is None else consolidation)
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
@@ -183,7 +180,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         """Compute the TD targets and sample the consolidation states of all epochs."""
         if not isinstance(buffer, SingleFetch):
             return super().process_fn(batch, buffer, indices)
-        self._buffer = buffer.buffer
+        self._buffer = weakref.ref(buffer.buffer)
         states = buffer.states or self._by_epoch(self._sample_states(len(indices)))
         self._samples.extend(map(Sample, states))
         with_returns = cast(BatchWithReturnsProtocol, batch)
@@ -196,9 +193,9 @@ class FastMeDQNPolicy(MeDQNPolicy):
             return None
         size = self.consolidation_batch_size or batch_size
         sampler, epochs = self.state_sampler, self.consolidation_epochs
-        if type(sampler) is UniformStateSampler and not sampler.bounds.integer_valued:
+        if samples_as(sampler, UniformStateSampler) and not sampler.bounds.integer_valued:
             return sampler.sample(size * epochs)  # the same random numbers in one request
-        return np.concatenate([sampler.sample(size, self._buffer) for _ in range(epochs)])
+        return np.concatenate([sampler.sample(size, self._buffer()) for _ in range(epochs)])
 
     def _by_epoch(self, states: Observations | None) -> list[Observations]:
         return [] if states is None else np.split(states, self.consolidation_epochs)

@@ -19,6 +19,8 @@ _PLAIN_BUFFERS = (
     CompactVectorReplayBuffer, RingReplayBuffer, ReplayBuffer, ReplayBufferManager,
     VectorReplayBuffer,
 )  # fmt: skip
+_READING = {"sample", "get", "next", "unfinished_index"}
+"""Methods that a fetch stands for; a buffer may have replaced them by attributes of its own."""
 _NO_INFO = Batch()
 
 
@@ -53,7 +55,7 @@ class SingleFetch:
     @staticmethod
     def suits(buffer: ReplayBuffer) -> bool:
         """Whether the buffer's own ``sample`` does nothing more, such as computing weights."""
-        return type(buffer) in _PLAIN_BUFFERS
+        return type(buffer) in _PLAIN_BUFFERS and _READING.isdisjoint(vars(buffer))
 
     def fetch(self, batch_size: int | None) -> tuple[Index, Any, Any]:
         """Sample the transitions that the buffer's own ``sample`` would, once for all calls.

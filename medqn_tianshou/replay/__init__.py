@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
     from medqn_tianshou.replay.file import ReplayFileError
+    from medqn_tianshou.replay.prioritized import CompactPrioritizedVectorReplayBuffer
 
-__all__ = ["CompactVectorReplayBuffer", "ReplayFileError"]
+__all__ = ["CompactPrioritizedVectorReplayBuffer", "CompactVectorReplayBuffer", "ReplayFileError"]
 
-_HOMES = {"CompactVectorReplayBuffer": "buffer", "ReplayFileError": "file"}
+_HOMES = {
+    "CompactPrioritizedVectorReplayBuffer": "prioritized",
+    "CompactVectorReplayBuffer": "buffer",
+    "ReplayFileError": "file",
+}
 
 
 def __getattr__(name: str) -> Any:

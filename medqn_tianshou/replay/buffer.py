@@ -189,15 +189,16 @@ class CompactVectorReplayBuffer(ReadableReplay):
         write_replay(file, options, generator_state(self._random_state), self.buffers)
 
     @classmethod
-    def read_from(cls, file: BinaryIO) -> Self:
+    def read_from(cls, file: BinaryIO, **options: Any) -> Self:
         """Read what :meth:`write_to` wrote, from the position of an open file to its end.
 
+        :param options: arguments of a subclass that the file does not have.
         :raises ReplayFileError: if the file is damaged.
         """
-        options, generator, parts = read_replay(file)
+        saved, generator, parts = read_replay(file)
         with FORMAT.checking():
-            buffer = cls(**options, random_seed=0)
-            buffer._use(parts, options["max_bytes"])
+            buffer = cls(**saved, **options, random_seed=0)
+            buffer._use(parts, saved["max_bytes"])
             set_generator_state(buffer._random_state, generator)
         return buffer
 

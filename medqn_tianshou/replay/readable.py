@@ -104,15 +104,8 @@ class ReadableReplay(VectorReplayBuffer):
 
     def __getitem__(self, index: Any) -> RolloutBatchProtocol:
         """Read transitions: ``buffer[index]`` by indices, ``buffer[:]`` all, oldest first."""
-        if isinstance(index, slice):
-            whole = index == slice(None)
-            index = self.sample_indices(0) if whole else np.sort(self._reader.all_indices())[index]
-        elif np.asarray(index).dtype == np.bool_:
-            if np.shape(index) != (self.maxsize,):
-                raise IndexError(f"a mask of shape {np.shape(index)} is not one of {self.maxsize}")
-            index = np.flatnonzero(index)
         reader = self._reader
-        found = reader.locate(index)
+        found = reader.locate(self._chosen(index))
         batch = {key: reader.field(found, key) for key in _FIELDS}
         for key in OPTIONAL:
             stored = reader.has_field(key)
@@ -120,6 +113,17 @@ class ReadableReplay(VectorReplayBuffer):
         requests = [(found, key) for key in OBSERVATIONS]
         batch["obs"], batch["obs_next"] = reader.observations(requests, self.stack_num)
         return cast(RolloutBatchProtocol, Batch(batch))
+
+    def _chosen(self, index: Any) -> Any:
+        """Return the indices that a slice or a mask chooses; leave others as they are."""
+        if isinstance(index, slice):
+            whole = index == slice(None)
+            return self.sample_indices(0) if whole else np.sort(self._reader.all_indices())[index]
+        if np.asarray(index).dtype == np.bool_:
+            if np.shape(index) != (self.maxsize,):
+                raise IndexError(f"a mask of shape {np.shape(index)} is not one of {self.maxsize}")
+            return np.flatnonzero(index)
+        return index
 
     def prev(self, index: int | Index) -> Any:
         """Return the index before each, or itself where its run, or what is stored, begins."""

@@ -37,6 +37,8 @@ class Storage:
     def __init__(self, parts: list[Part], max_bytes: int | None) -> None:
         self.parts = parts
         self.max_bytes = max_bytes
+        self.other_nbytes = 0
+        """Bytes that the buffer stores beside its parts."""
         self.is_capped = False
         """Whether ``max_bytes``, rather than the size of a part, has evicted transitions."""
         self._sure_adds = 0.0  # adds that surely fit; counting bytes takes longer than adding
@@ -44,7 +46,7 @@ class Storage:
     @property
     def nbytes(self) -> int:
         """Bytes stored."""
-        return sum(part.nbytes for part in self.parts)
+        return self.other_nbytes + sum(part.nbytes for part in self.parts)
 
     def add(
         self,
@@ -147,7 +149,7 @@ class Storage:
         def least(block_len: int) -> int:
             # The newest transition and the next, in blocks with a single row of them each.
             count = 3 * block_len + 2 * (stack_num + 1)
-            return int(len(self.parts) * (fixed + count * row_nbytes))
+            return self.other_nbytes + int(len(self.parts) * (fixed + count * row_nbytes))
 
         block_len = FRAMES_PER_BLOCK
         if all(row.dtype != np.uint8 for row in rows.values()):

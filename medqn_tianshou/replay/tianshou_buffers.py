@@ -15,8 +15,8 @@ _PART_FIELDS = ("_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_i
 def seed_replay_buffer(buffer: ReplayBuffer, seed: int) -> None:
     """Make a buffer's samples follow a seed; call it before the first sample.
 
-    Tianshou 1.2 seeds every buffer, and every part of a vector buffer, with 42. Prioritized buffers
-    sample from numpy's global generator instead, which the caller seeds.
+    Tianshou 1.2 seeds every buffer, and every part of a vector buffer, with 42. Its prioritized
+    buffers sample from numpy's global generator instead, which the caller seeds.
     """
     parts = [buffer, *getattr(buffer, "buffers", [])]
     for part, sequence in zip(parts, np.random.SeedSequence(seed).spawn(len(parts)), strict=True):

@@ -11,7 +11,7 @@ import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
@@ -84,7 +84,9 @@ def load_parameters(policy: MeDQNPolicy, path: Path) -> None:
     :raises ConfigError: if the file does not fit.
     """
     try:
-        policy.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        parameters = torch.load(path, map_location="cpu", weights_only=True)
+        parameters.pop(EXTRA_STATE, None)  # a new run counts, and samples, from its own start
+        policy.load_state_dict(parameters)
     except Exception as error:  # torch raises many kinds for a foreign file
         reason = str(error).splitlines()[0]
         remedy = f"does not fit this task and network ({reason}); name another"

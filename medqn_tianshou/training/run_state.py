@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
 from medqn_tianshou.training.trainer import LeanTrainer
 
 State = dict[str, Any]
@@ -19,10 +19,12 @@ _TRAINER_FIELDS = (
 
 def policy_state(policy: MeDQNPolicy) -> State:
     """Return networks, optimizer, learning-rate schedule, counters and the sampler's state."""
+    parameters = dict(policy.state_dict())
+    del parameters[EXTRA_STATE]  # the counter and the sampler have fields of their own
     optim = policy.optim.state_dict()
     schedule = policy.lr_scheduler
     return {
-        "networks": dict(policy.state_dict()),
+        "networks": parameters,
         "optimizer": {str(index): dict(entry) for index, entry in optim["state"].items()},
         "lr": [group["lr"] for group in optim["param_groups"]],
         "lr_schedule": None if schedule is None else schedule.state_dict(),

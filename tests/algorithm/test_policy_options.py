@@ -95,6 +95,16 @@ def test_a_copy_of_the_policy_does_not_copy_the_buffer():
     assert copy.deepcopy(policy).gradient_steps == 1
 
 
+def test_a_subclass_may_learn_a_batch_in_pieces():
+    class Pieces(MeDQNPolicy):
+        def learn(self, batch, *args, **kwargs):
+            return [super(Pieces, self).learn(piece) for piece in batch.split(8)][-1]
+
+    policy = build(Pieces, state_sampler=RealStateSampler(seed=1))
+    update(policy, filled(VectorReplayBuffer(90, ENVS)), count=2)
+    assert policy.gradient_steps == 4
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [

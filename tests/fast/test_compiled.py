@@ -283,13 +283,13 @@ def test_an_action_that_the_network_does_not_have_is_an_error_before_anything_ch
     policy = make_policy(FastMeDQNPolicy, "vector")
     buffer = make_buffer("vector")
     update(policy, buffer)
-    before = copy.deepcopy(policy.state_dict())
+    before = copy.deepcopy(policy)
     for action in (ACTIONS, -1, 1000):
         buffer.buffers[0].columns["act"].values = np.full(120, action)
         with pytest.raises(IndexError, match=f"actions from {action} to {action} do not fit"):
             update(policy, buffer)
-    for name, value in policy.state_dict().items():
-        assert torch.equal(value, before[name])
+    assert_close(policy, before, 0.0)
+    assert policy.gradient_steps == before.gradient_steps
 
 
 def test_a_loss_that_is_not_a_number_stops_compiled_updates():

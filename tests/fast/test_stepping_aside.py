@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from learners import ACTIONS, ENVS, OBS_SIZE, assert_same_parameters, build, filled, update
 from tianshou.data import Batch, VectorReplayBuffer
 from torch import nn
 
-from medqn_tianshou import FastMeDQNPolicy, MeDQNPolicy, MLPQNetwork, RealStateSampler
+from medqn_tianshou import (
+    CompactVectorReplayBuffer,
+    FastMeDQNPolicy,
+    MeDQNPolicy,
+    MLPQNetwork,
+    RealStateSampler,
+    UniformStateSampler,
+    seed_replay_buffer,
+)
 from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.fast import kernels, updates
 
@@ -185,6 +194,82 @@ def test_without_compilation_no_numba_code_of_ours_runs(monkeypatch):
             monkeypatch.setattr(module, name, None)
     update(policy, filled(VectorReplayBuffer(90, ENVS)), count=3)
     policy.actor(explore=False)(OBS)
+
+
+def replace_sample_of_sampler(policy, buffer):
+    sample = policy.state_sampler.sample
+    policy.state_sampler.sample = lambda size, buffer: sample(size, buffer) * 0 + 1
+
+
+def replace_uniform_sample(policy, buffer):
+    sampler = UniformStateSampler(observation_space=spaces.Box(-9, 9, (OBS_SIZE,), np.float32))
+    sampler.sample = lambda size, buffer: np.full((size, OBS_SIZE), size, np.float32)
+    policy.state_sampler = sampler
+
+
+def replace_sample_of_buffer(policy, buffer):
+    sample = buffer.sample
+
+    def other_actions(size):
+        batch, indices = sample(size)
+        batch.act[:] = 0
+        return batch, indices
+
+    buffer.sample = other_actions
+
+
+def replace_get_of_buffer(policy, buffer):
+    get = buffer.get
+    buffer.get = lambda index, key, *args, **options: (
+        get(index, key, *args, **options) * (2 if key == "obs" else 1)
+    )
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("buffer_class", [VectorReplayBuffer, CompactVectorReplayBuffer])
+@pytest.mark.parametrize(
+    "change",
+    [
+        replace_sample_of_sampler, replace_uniform_sample, replace_sample_of_buffer,
+        replace_get_of_buffer,
+    ],
+)  # fmt: skip
+def test_a_replaced_method_of_a_sampler_or_buffer_is_used(change, buffer_class, compiled):
+    policies = []
+    for policy_class, more in (
+        (MeDQNPolicy, {}),
+        (FastMeDQNPolicy, {"compiled": compiled}),
+        (MeDQNPolicy, {}),  # without the change, which matters
+    ):
+        policy = build(
+            policy_class, state_sampler=RealStateSampler(seed=1), consolidation_epochs=2, **more
+        )
+        # Not an optimizer that divides by small numbers: it would amplify rounding.
+        policy.optim = torch.optim.Adam(policy.model.parameters(), lr=0.05, eps=0.1)
+        buffer = filled(buffer_class(90, ENVS))
+        seed_replay_buffer(buffer, 0)
+        update(policy, buffer)
+        if len(policies) < 2:
+            change(policy, buffer)
+        update(policy, buffer, count=5)
+        policies.append(policy)
+    plain, fast, unchanged = policies
+    assert_same_parameters(fast, plain, tolerance=1e-5)
+    with pytest.raises(AssertionError):
+        assert_same_parameters(unchanged, plain, tolerance=1e-3)
+
+
+def test_a_forward_replaced_in_the_class_is_used(monkeypatch):
+    policy = build(FastMeDQNPolicy)
+    expected = policy.choose_actions(OBS, explore=False)
+    forward = QNetwork.forward
+    flipped = lambda self, obs, state=None, info=None: (-forward(self, obs)[0], state)  # noqa: E731
+    monkeypatch.setattr(MLPQNetwork, "forward", flipped, raising=False)
+    with torch.no_grad():
+        worst = policy.model(OBS)[0].argmax(dim=1).numpy()
+    found = policy.choose_actions(OBS, explore=False)
+    np.testing.assert_array_equal(found, worst)
+    assert (found != expected).all()
 
 
 def test_a_network_of_another_make_is_left_to_the_plain_code():

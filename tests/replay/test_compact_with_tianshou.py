@@ -9,13 +9,17 @@ import torch
 from compact_oracle import Play, assert_same, assert_same_transitions, smallest_cap, step
 from gymnasium import spaces
 from random_play import Game, bits
-from tianshou.data import Collector, VectorReplayBuffer
+from tianshou.data import Collector, PrioritizedVectorReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
-from tianshou.policy import DQNPolicy
+from tianshou.policy import DQNPolicy, RainbowPolicy
+from tianshou.utils.net.common import Net
+from tianshou.utils.net.discrete import NoisyLinear
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from medqn_tianshou import (
+    CompactPrioritizedVectorReplayBuffer,
     CompactVectorReplayBuffer,
+    FastMeDQNPolicy,
     LeanCollector,
     MeDQNPolicy,
     MLPQNetwork,
@@ -183,3 +187,51 @@ def test_real_states_come_evenly_from_what_a_cap_leaves_and_nothing_else_is_read
     assert counts.min() > 100
     assert counts.max() < 300
     np.testing.assert_array_equal(buffer.sample_indices(9), draws)
+
+
+def make_rainbow():
+    torch.manual_seed(0)
+    noisy = {"linear_layer": NoisyLinear}
+    model = Net(
+        state_shape=(64,), action_shape=2, hidden_sizes=(16,), softmax=True, num_atoms=5,
+        dueling_param=(noisy, noisy),
+    )  # fmt: skip
+    optim = torch.optim.Adam(model.parameters())
+    return RainbowPolicy(
+        model=model, optim=optim, action_space=spaces.Discrete(2), num_atoms=5, v_min=-1.0,
+        v_max=9.0, estimation_step=3, target_update_freq=7,
+    )  # fmt: skip
+
+
+PRIORITIZED = {
+    "DQN": lambda: make_policy(estimation_step=3, is_double=True),
+    "Rainbow": make_rainbow,
+    "MeDQN(R)": lambda: make_policy(MeDQNPolicy, state_sampler=RealStateSampler(seed=1)),
+    "fast MeDQN(R)": lambda: make_policy(FastMeDQNPolicy, state_sampler=RealStateSampler(seed=1)),
+}
+
+
+@pytest.mark.parametrize("algorithm", PRIORITIZED)
+@pytest.mark.parametrize("size", [1200, 90], ids=["filling", "wrapping"])
+def test_prioritized_training_gives_the_same_parameters_as_with_tianshous_buffer(algorithm, size):
+    """From the same generator: numpy's global one explores and samples for both buffers."""
+    policies = []
+    for buffer_class in (PrioritizedVectorReplayBuffer, CompactPrioritizedVectorReplayBuffer):
+        np.random.seed(3)
+        policy = PRIORITIZED[algorithm]()
+        buffer = buffer_class(size, 3, alpha=0.6, beta=0.4)
+        envs = DummyVectorEnv([lambda: Walk(20)] * 3)
+        envs.seed(5)
+        collector = Collector(policy, envs, buffer, exploration_noise=True)
+        collector.reset()
+        collector.collect(n_step=60)
+        start = copy.deepcopy(policy.model.state_dict())
+        with policy_within_training_step(policy):
+            for _ in range(30):
+                collector.collect(n_step=6)
+                policy.update(sample_size=16, buffer=buffer)
+        assert any(not torch.equal(start[name], p) for name, p in policy.model.named_parameters())
+        policies.append(policy)
+    expected, policy = policies
+    for name, value in expected.model.state_dict().items():
+        assert torch.equal(policy.model.state_dict()[name], value), name
