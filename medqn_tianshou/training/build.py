@@ -155,9 +155,11 @@ def make_training(
     limit = replay.limit
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
-        f"env steps, an update every {settings.step_per_collect}; {_describe_lambda(settings)}\n"
-        f"replay buffer: {replay.description}; {limit.source} limit {format_bytes(limit.nbytes)}, "
-        f"{format_bytes(limit.available)} left\n"
+        f"env steps, an update every {settings.step_per_collect}\n"
+        f"{_describe_lambda(settings)}\n"
+        f"replay buffer: {replay.description}\n"
+        f"memory: {format_bytes(limit.available)} left of {format_bytes(limit.nbytes)} "
+        f"({limit.source})\n"
         f"run folder: {run.path}\n"
         f"watch it: {tensorboard_command()} --logdir {options.logdir}",
         flush=True,
