@@ -1,9 +1,11 @@
 """The parser of all command lines, and types of arguments."""
 
 import argparse
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from medqn_tianshou.training import fields
@@ -38,6 +40,22 @@ class Parser(argparse.ArgumentParser):
         :param problem: what is wrong and what to do.
         """
         self.error(f"argument {flag}: {value} {problem}")
+
+    def typed(self, arguments: Sequence[str] | None) -> str:
+        """Return the command as the user typed it; None are the process's arguments."""
+        return shlex.join([*self.prog.split(), *(sys.argv[1:] if arguments is None else arguments)])
+
+    def add_out(self, default: Path) -> None:
+        """Add where results go, and whether they may replace those that are there."""
+        self.add_argument("--out", type=Path, default=default, help=f"folder (default: {default})")
+        text = "replace the results that the folder has"
+        self.add_argument("--overwrite", action="store_true", help=text)
+
+    def check_overwrite(self, args: argparse.Namespace) -> None:
+        """Refuse to replace results, unless the user wants that."""
+        if (args.out / "README.md").exists() and not args.overwrite:
+            remedy = "has results; name another folder, or replace them with --overwrite"
+            self.bad("--out", args.out, remedy)
 
     @contextmanager
     def reporting(self) -> Iterator[None]:

@@ -27,6 +27,8 @@ _LAST_STEPS = (
     "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
     "last_save_step",
 )  # fmt: skip
+_OF_LAST_COLLECT = {"returns_stat", "lens_stat"}
+"""Tianshou's figures of the episodes that ended in the last few steps; ``train/return`` has more."""
 _SAVED = (
     "env_step", "_cap_is_known", "_train_epsilon", "_next_row", "_last_row", "_next_clock_log",
     "_last_speed",
@@ -73,7 +75,7 @@ class RunLogger(TensorboardLogger):
         self.buffer = buffer
         self.env_step = 0
         self.writer.add_custom_scalars(LAYOUT)
-        self._probe = Probe(buffer)
+        self._probe = Probe(buffer, env_steps=settings.total_env_steps)
         self._cap_is_known = False
         self._memory_watch = (
             MemoryWatch(buffer, cap=settings.memory_cap, rss=monitor.rss)
@@ -135,7 +137,6 @@ class RunLogger(TensorboardLogger):
         if self._training_since is None:
             self._training_since = now
         if env_step >= self._next_clock_log:
-            self._next_clock_log = env_step + LOG_EVERY_ENV_STEPS
             self._log_clocks()
         if self._row_interval is not None and env_step >= self._next_row:
             self._next_row = env_step + self._row_interval
@@ -155,9 +156,10 @@ class RunLogger(TensorboardLogger):
         self.run.add_episode(env_step, episode_return, length)
 
     def log_train_data(self, log_data: dict[str, Any], step: int) -> None:
-        """Log as Tianshou does, by the clock of the run."""
+        """Log as Tianshou does, by the clock of the run, but for the last collect's episodes."""
         self.env_step = step + self._clock_start
-        super().log_train_data(log_data, self.env_step)
+        kept = {name: v for name, v in log_data.items() if name not in _OF_LAST_COLLECT}
+        super().log_train_data(kept, self.env_step)
 
     @property
     def wants_update_data(self) -> bool:
@@ -207,7 +209,7 @@ class RunLogger(TensorboardLogger):
         if self._wandb is not None:
             self._wandb.close(status, summary.metrics)
             self._wandb = None
-        write_hparams(self.writer, self.run.path, summary.metrics)
+        write_hparams(self.writer, self.run.path)
         self.finalize()
         return summary
 
@@ -216,7 +218,10 @@ class RunLogger(TensorboardLogger):
             self._wandb.add(tag, value, self.env_step)
 
     def _log_clocks(self) -> MemoryUsage:
-        """Log memory, epsilon, lambda, speed and Q values; keep to the memory cap."""
+        """Log memory, return, schedules, speed and Q values once a step; keep to the memory cap."""
+        if self.env_step <= self._next_clock_log - LOG_EVERY_ENV_STEPS:
+            return self.monitor.measure()
+        self._next_clock_log = self.env_step + LOG_EVERY_ENV_STEPS
         if self._memory_watch and (message := self._memory_watch.check()):
             self._line.write(message)
         buffer = self.buffer
@@ -227,11 +232,14 @@ class RunLogger(TensorboardLogger):
                     f"replay buffer: its {format_bytes(buffer.max_bytes or 0)} hold "
                     f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first"
                 )
+        probed = self._probe.measure(self.policy, self.env_step)
+        train_return = self._train_return()
         values = {
             "train/epsilon": self._train_epsilon,
             "train/consolidation_coef": self.policy.consolidation_coef,
+            **({} if train_return is None else {"train/return": train_return}),
             **self._speeds_since_last_log(),
-            **{f"probe/{tag}": value for tag, value in self._probe.measure(self.policy).items()},
+            **{f"probe/{tag}": value for tag, value in probed.items()},
         }
         for tag, value in values.items():
             self.writer.add_scalar(tag, value, global_step=self.env_step)
