@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfigError, read_config
 
@@ -62,7 +63,7 @@ class Agent:
             self.env = self._family.make_env(settings, seed=seed, render_mode=mode)
         except (ImportError, ValueError) as error:
             extra = self._family.extra
-            remedy = f"; pip install 'medqn-tianshou[{extra}]'" if extra else ""
+            remedy = f"; {install_command(extra)}" if extra else ""
             raise AgentError(f"{self.task} cannot be played here ({error}){remedy}") from error
         self.model: torch.nn.Module = self._family.make_network(settings, self.env)
         self.model.load_state_dict(_read_parameters(self.file, self.model))

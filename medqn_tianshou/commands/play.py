@@ -25,8 +25,9 @@ from medqn_tianshou.commands.agent import Agent
 from medqn_tianshou.commands.drawing import FramePainter
 from medqn_tianshou.commands.evaluate import add_agent_arguments, load_agent
 from medqn_tianshou.commands.parsing import Parser, number
+from medqn_tianshou.files.extras import install_command
 
-EXTRA = "pip install 'medqn-tianshou[play]'"
+EXTRA = install_command("play")
 FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30}
 """Real time: Atari steps are 4 of 60 frames per second."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from medqn_tianshou.commands.edge import loading
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, resolve_settings
@@ -43,7 +44,8 @@ def main(
     parser = make_train_parser(family, prog)
     with parser.reporting():
         settings, options = parse_run(parser, SETTINGS_CLASSES[family], arguments)
-        from medqn_tianshou.experiments.families import FAMILIES  # with torch
+        with loading():
+            from medqn_tianshou.experiments.families import FAMILIES
 
         FAMILIES[family].check(settings)
         if options.watch:

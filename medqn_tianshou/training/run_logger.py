@@ -28,7 +28,7 @@ _LAST_STEPS = (
     "last_save_step",
 )  # fmt: skip
 _OF_LAST_COLLECT = {"returns_stat", "lens_stat"}
-"""Tianshou's figures of the episodes that ended in the last few steps; ``train/return`` has more."""
+"""Tianshou's figures of the few episodes that ended last; ``train/return`` is over more."""
 _SAVED = (
     "env_step", "_cap_is_known", "_train_epsilon", "_next_row", "_last_row", "_next_clock_log",
     "_last_speed",

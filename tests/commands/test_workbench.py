@@ -1,6 +1,7 @@
 """The command medqn: what a user types, and what comes of it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 from scripts import words_of
 
 from medqn_tianshou.commands import agent, doctor, play
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.families import FAMILIES
+from medqn_tianshou.files.extras import install_command
 
 RUNS = {
     "lowdim": ("Catcher", "dqn"),
@@ -129,6 +131,23 @@ def test_a_gif_has_a_frame_per_step(tmp_path, capsys, family):
         assert len(np.unique(frame[:, middle:].reshape(-1, 3), axis=0)) >= 3
 
 
+def test_a_frame_says_from_where_to_where_its_scales_go(tmp_path, monkeypatch):
+    run = make_run(tmp_path, "lowdim", bias_of_action=1)
+    texts = []
+    draw_text = ImageDraw.ImageDraw.text
+
+    def note(self, place, text, *args, **kwargs):
+        texts.append(text)
+        draw_text(self, place, text, *args, **kwargs)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", note)
+    next(play.frames(agent.Agent(run, renders=True), 1, []))
+    scales = [re.search(r"(bars|curve) from (\S+) to (\S+)", text) for text in texts]
+    ends = {found[1]: (float(found[2]), float(found[3])) for found in scales if found}
+    assert ends["bars"][1] - ends["bars"][0] > 900
+    assert ends["curve"] == (ends["bars"][1],) * 2  # one step so far
+
+
 def test_gymnasiums_tasks_are_drawn_by_gymnasium(tmp_path):
     pytest.importorskip("pygame")
     pictures = {}
@@ -147,7 +166,7 @@ def test_without_pygame_one_line_names_the_extra(tmp_path, capsys, monkeypatch):
     run = make_run(tmp_path, "lowdim", "MountainCar-v0")
     error = error_of(capsys, "play", run, "--video", tmp_path / "out.gif")
     assert "MountainCar-v0 is drawn by Gymnasium" in error
-    assert "pip install 'medqn-tianshou[play]'" in error
+    assert install_command("play") in error
     assert not (tmp_path / "out.gif").exists()
 
 
@@ -214,9 +233,12 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
     assert command.main(["doctor", "--logdir", str(tmp_path / "file/log")]) == 1
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for line, remedy in (
-        ("problem MinAtar libgame.so: cannot open", "medqn-tianshou[minatar]' --force-reinstall"),
-        ("warning Atari ROMs none", "pip install 'medqn-tianshou[atari]'"),
-        ("warning EnvPool not installed", "pip install 'medqn-tianshou[atari]'"),
+        (
+            "problem MinAtar libgame.so: cannot open",
+            "[minatar]' --force-reinstall",
+        ),
+        ("warning Atari ROMs none", install_command("atari")),
+        ("warning EnvPool not installed", install_command("atari")),
         ("warning shared memory", "docker run --shm-size 1g"),
         ("problem log folder", "--logdir FOLDER"),
         ("problem tianshou 0.1", "pip install 'tianshou<1.3,>=1.2'"),

@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from medqn_tianshou.commands import train
 from medqn_tianshou.experiments import atari
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.memory import parse_bytes
 
 SCRIPT = ROOT / "atari/atari_medqn.py"
@@ -263,7 +264,7 @@ def test_a_buffer_larger_than_the_machine_is_refused(error_of):
 
 def test_a_machine_without_atari_names_the_extra(error_of, monkeypatch):
     monkeypatch.setattr(atari, "atari_tasks", tuple)
-    assert "pip install 'medqn-tianshou[atari]'" in error_of("--task", TASK)
+    assert install_command("atari") in error_of("--task", TASK)
 
 
 def test_a_logdir_that_is_a_file_is_refused(error_of, tmp_path):

@@ -24,6 +24,7 @@ from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curv
 from medqn_tianshou.commands.report.groups import group_runs
 from medqn_tianshou.commands.report.page import write_report
 from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun, find_runs, read_runs
+from medqn_tianshou.files.extras import install_command
 
 BOUNDS = "TASK=LOW:HIGH"
 HELP = {
@@ -78,7 +79,7 @@ def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
     try:
         import rliable.library  # noqa: F401 (may be missing, or not fit what it builds on)
     except ImportError as error:
-        parser.error(f"the statistics need rliable ({error}); pip install 'medqn-tianshou[report]'")
+        parser.error(f"the statistics need rliable ({error}); {install_command('report')}")
     check_out(parser, args.out)
     options = Options(
         metric=args.metric or ("eval" if all(run.evaluations for run in runs) else "train"),
