@@ -3,7 +3,7 @@
 Atari scores are the games' own, over whole games; those of other tasks are sums of rewards.
 
 Examples:
-  %(prog)s log/QbertNoFrameskip-v4/medqn-real/0/20260101-120000 --episodes 30
+  %(prog)s log/QbertNoFrameskip-v4/medqn-r/0/20260101-120000 --episodes 30
   %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000/policy_last.pth --seed 1 --json
 
 """

@@ -23,13 +23,20 @@ def add_train_flags(parser: Parser, settings_class: type[TrainingSettings]) -> N
     """Add a flag for each setting and option that has one, in groups."""
     family = settings_class.family
     settings, options = field_specs(settings_class), field_specs(settings_class.options_class)
+    shorthands = field_specs(settings_class.shorthands)
+    other_names = settings_class.other_algorithm_names
+
+    def algorithm(name: str) -> str:
+        return other_names.get(name, name)
+
     groups = {title: parser.add_argument_group(title) for title in GROUPS}
-    for name, spec in (settings | options).items():
+    for name, spec in (settings | shorthands | options).items():
         if (flag := spec.flag) is None:
             continue
         default, values = flag.default, _values(spec, flag)
         if name == "algo":
-            default, values = algorithms(family)[0], {"choices": algorithms(family)}
+            values = {"choices": algorithms(family), "type": algorithm}
+            default = algorithms(family)[0]
         elif name in settings:
             if default is None and "(default" not in flag.help:
                 default = describe_default(family, name)
@@ -38,6 +45,7 @@ def add_train_flags(parser: Parser, settings_class: type[TrainingSettings]) -> N
         text = flag.help + (f" (default: {default})" if default else "")
         groups[flag.group].add_argument(
             spec.flag_name,
+            *flag.aliases,
             dest=name,
             help=text.replace("%", "%%"),
             default=argparse.SUPPRESS,

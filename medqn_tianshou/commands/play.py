@@ -2,7 +2,7 @@
 
 Examples:
   %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000
-  %(prog)s log/QbertNoFrameskip-v4/medqn-real/0/20260101-120000 --video qbert.gif
+  %(prog)s log/QbertNoFrameskip-v4/medqn-r/0/20260101-120000 --video qbert.gif
   %(prog)s log/breakout/medqn-u/0/20260101-120000 --video breakout.mp4 --episodes 3
 
 """

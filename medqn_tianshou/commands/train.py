@@ -76,7 +76,7 @@ def parse_run(
 
 def settings_from(settings_class: type[S], given: Flags) -> S:
     """Look up the settings for the flags that were given, settings and options by name."""
-    names = field_specs(settings_class).keys()
+    names = field_specs(settings_class).keys() | field_specs(settings_class.shorthands).keys()
     values = {name: value for name, value in given.items() if name in names}
     known = {name: values.pop(name) for name in NAMES if name in values}
     return resolve_settings(settings_class, **known, overrides=values)
@@ -106,6 +106,8 @@ def _merge_with_run(
     if config.arguments is None:
         remedy = "was started from Python; resume it with RunOptions(resume=...)"
         raise ConfigError("resume", folder, remedy)
+    if "task" in given:
+        given["task"] = settings_class.canonical_task(given["task"], [config.task])
     of_run = vars(parser.parse_args(config.arguments))
     of_run.pop("auto_resume", None)
     options = _options_from(settings_class, of_run)
