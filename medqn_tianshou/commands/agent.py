@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from medqn_tianshou.commands.finding import newest_run
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
 from medqn_tianshou.files.extras import install_command
@@ -113,15 +114,20 @@ ACTION_NAMES = {
 
 
 def find_policy(path: Path) -> Path:
-    """Find the policy file of a path, which is that file or a run folder."""
-    if path.is_file():
-        return path
-    for name in POLICY_FILES:
-        if (path / name).is_file():
-            return path / name
-    if path.is_dir():
+    """Find a policy file: the path, or that of a run folder, or of the newest run of a name."""
+    run = newest_run(path, lambda folder: _policy_in(folder) is not None) or path
+    if run.is_file():
+        return run
+    if (file := _policy_in(run)) is not None:
+        return file
+    if run.is_dir():
         raise AgentError(f"holds no {' or '.join(POLICY_FILES)}; name a run folder, or a file")
-    raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME")
+    raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME, or a task")
+
+
+def _policy_in(folder: Path) -> Path | None:
+    files = (folder / name for name in POLICY_FILES)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _read_parameters(file: Path, model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -37,7 +37,8 @@ def add_agent_arguments(parser: Parser) -> None:
         "policy",
         type=Path,
         metavar="RUN_OR_POLICY",
-        help="a run folder, whose policy_best.pth is taken, else policy_last.pth; or such a file",
+        help="a run folder, whose policy_best.pth is taken, else policy_last.pth; or such a file; "
+        "or a folder such as log, or a task, whose newest run is taken",
     )
     parser.add_argument(
         "--seed", type=number(int, at_least=0), default=0, help="decides the episodes (default: 0)"

@@ -118,6 +118,7 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
     code, said = finish(process)
     assert code == 0, said
     assert "8 of 8 runs finished" in said
+    assert f"medqn report {out / 'runs'} --out {out / 'report'}" in said
 
     assert len(folders(out)) == 8
     for folder in folders(out):

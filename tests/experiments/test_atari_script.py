@@ -183,7 +183,8 @@ def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path, run_folder, las
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert output.splitlines()[-7].startswith("interrupted after")
+    assert output.splitlines()[-8].startswith("interrupted after")
+    assert "medqn train atari --resume" in output.splitlines()[-1]
     folder = run_folder(tmp_path)
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
     assert last_policy(folder)

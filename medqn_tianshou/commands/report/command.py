@@ -19,6 +19,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from medqn_tianshou.commands.finding import find_folders
 from medqn_tianshou.commands.parsing import Parser, existing_folder, number
 from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curves
 from medqn_tianshou.commands.report.groups import group_runs
@@ -44,7 +45,7 @@ HELP = {
 def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
-    text = "run folders, or folders to search for them"
+    text = "run folders, folders to search for them, or tasks, whose runs in log are taken"
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help=text)
     flags: dict[str, dict[str, Any]] = {
         "--out": {"type": Path, "default": Path("report")},
@@ -113,7 +114,8 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
     files: list[Path] = []
     for folder in args.runs:
         try:
-            found = find_runs(existing_folder(str(folder)))
+            places = find_folders(folder)
+            found = [file for p in places for file in find_runs(existing_folder(str(p)))]
         except argparse.ArgumentTypeError as error:
             parser.error(f"argument RUNS: {error}")
         if not found:
