@@ -8,15 +8,41 @@ from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, algorithms, de
 from medqn_tianshou.training.fields import GROUPS, FieldSpec, Flag, field_specs
 from medqn_tianshou.training.settings import TrainingSettings
 
+USUAL = (
+    "task", "algo", "seed", "steps", "device", "buffer_size", "lr", "eval_every", "memory_cap",
+    "logdir", "resume", "checkpoint_every", "wandb",
+)  # fmt: skip
+"""The settings and options whose flags ``--help`` shows; ``--help-all`` shows all."""
+
 
 def make_train_parser(family: str, prog: str | None = None) -> Parser:
     """Build the command line of a family.
 
     What it parses has the flags that were given, and nothing else, by the names of their fields.
     """
-    parser = Parser(prog=prog, description=SETTINGS_CLASSES[family].description)
+    parser = Parser(prog=prog, description=SETTINGS_CLASSES[family].description, add_help=False)
+    for names, action, text in (
+        (("-h", "--help"), _ShortHelp, "show the flags that most runs need, and exit"),
+        (("--help-all",), "help", "show all flags, and exit"),
+    ):
+        parser.add_argument(*names, action=action, help=text)
     add_train_flags(parser, SETTINGS_CLASSES[family])
     return parser
+
+
+class _ShortHelp(argparse.Action):
+    """Prints the help of the usual flags alone."""
+
+    def __init__(self, option_strings: list[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        hidden = [a for a in parser._actions if a.dest not in {*USUAL, "help", "help_all"}]
+        for action in hidden:
+            action.help = argparse.SUPPRESS
+        parser.epilog = f"{len(hidden)} more flags: {parser.prog} --help-all"
+        parser.print_help()
+        parser.exit()
 
 
 def add_train_flags(parser: Parser, settings_class: type[TrainingSettings]) -> None:

@@ -1,6 +1,8 @@
 """The parser of all command lines, and types of arguments."""
 
 import argparse
+import difflib
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +25,11 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the message without the usage, and exit."""
+        """Print the message without the usage, with the nearest flag to a wrong one, and exit."""
+        if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
+            flags = list(self._option_string_actions)
+            near = difflib.get_close_matches(unknown[1], flags, n=1)
+            message += f"; did you mean {near[0]}?" if near else "; --help lists the flags"
         print(f"{self.prog}: error: {message}", file=sys.stderr)
         sys.exit(2)
 

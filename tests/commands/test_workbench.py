@@ -255,7 +255,9 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
     [
         ("medqn tr", ["train"]),
         ("medqn train ", ["atari", "minatar", "lowdim"]),
-        ("medqn train lowdim --help", ["--help"]),
+        ("medqn train lowdim --help", ["--help", "--help-all"]),
+        ("medqn train lowdim --task C", ["Catcher"]),
+        ("medqn train atari --task Qb", ["Qbert"]),
         ("medqn train lowdim --algo dq", ["dqn", "dqn-s"]),
         ("medqn train lowdim --lambda", ["--lambda-start", "--lambda-end", "--lambda-steps"]),
         ("medqn reproduce fig4", ["fig4a", "fig4b", "fig4c", "fig4d"]),
@@ -275,6 +277,34 @@ def test_completion_knows_commands_and_flags(capsys, tmp_path, line, expected):
     bash = Path("/bin/bash")
     answer = subprocess.run([bash, "-c", ask], capture_output=True, text=True, check=True)
     assert sorted(answer.stdout.split()) == sorted(expected)
+
+
+def test_fish_completes_the_values_of_flags(capsys):
+    pytest.importorskip("shtab")
+    assert command.main(["completion", "fish"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for flag, value in (("algo", "medqn-u"), ("task", "MountainCar-v0"), ("replay", "compact")):
+        found = [line for line in lines if f"-l {flag} " in line and value in line]
+        assert found, f"--{flag} {value}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_help_has_the_usual_flags_and_help_all_the_rest(capsys, family):
+    shown = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as exit_info:
+            command.main(["train", family, flag])
+        assert exit_info.value.code == 0
+        shown[flag] = set(re.findall(r"^  (?:-h, )?(--[\w-]+)", capsys.readouterr().out, re.M))
+    assert len(shown["--help"]) <= 15
+    assert {"--task", "--algo", "--steps", "--seed", "--resume"} <= shown["--help"]
+    assert shown["--help-all"] > shown["--help"] | {"--gamma", "--keep-checkpoints"}
+
+
+def test_a_misspelt_flag_gets_the_nearest_one(capsys):
+    line = error_of(capsys, "train", "lowdim", "--bufer-size", "100")
+    assert line.endswith("unrecognized arguments: --bufer-size 100; did you mean --buffer-size?")
+    assert "did you mean --episodes?" in error_of(capsys, "evaluate", "run", "--epsodes", "3")
 
 
 def test_every_command_has_help_and_an_unknown_flag_is_refused(capsys):
