@@ -32,7 +32,7 @@ def parser_tree(command: Command, prog: str = "medqn") -> Parser:
         parser = command.make_parser(prog)
         for action in parser._actions:
             if action.dest == "task":  # the parser accepts other spellings, too
-                action.choices = _tasks(*command.bound)
+                action.choices = _tasks(*command.bound) or None
             elif action.dest in ("resume", "logdir"):
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
             elif action.type is Path or action.dest == "resume_path":

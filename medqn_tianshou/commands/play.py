@@ -28,7 +28,7 @@ from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.files.extras import install_command
 
 EXTRA = install_command("play")
-FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30}
+FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30, "gym": 30}
 """Real time: Atari steps are 4 of 60 frames per second."""
 
 

@@ -148,6 +148,7 @@ class RunLogger(TensorboardLogger):
     def before_evaluation(self) -> None:
         """Stop the training clock."""
         self._pause_training_clock()
+        self.env_step = self._clock()
         self._update_line("evaluating", now=True)  # the next update may be minutes away
 
     def log_episode(self, env_step: int, episode_return: float, length: int) -> None:
