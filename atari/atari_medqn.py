@@ -5,22 +5,23 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from medqn_tianshou.commands.edge import loading, run_main
 from medqn_tianshou.startup import prepare_process
 
 prepare_process()  # before anything imports torch
 
-import torch
+with loading():
+    import torch
 
-from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork
-from medqn_tianshou.algorithm.samplers import make_state_sampler
-from medqn_tianshou.commands.edge import run_main
-from medqn_tianshou.commands.flags import make_train_parser
-from medqn_tianshou.commands.train import parse_run, run_training
-from medqn_tianshou.envs.atari import make_atari_envs
-from medqn_tianshou.experiments.atari import ATARI
-from medqn_tianshou.training.build import load_parameters, make_collector, make_training
-from medqn_tianshou.training.replay_memory import make_replay
-from medqn_tianshou.training.seeding import seed_everything
+    from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork
+    from medqn_tianshou.algorithm.samplers import make_state_sampler
+    from medqn_tianshou.commands.flags import make_train_parser
+    from medqn_tianshou.commands.train import parse_run, run_training
+    from medqn_tianshou.envs.atari import make_atari_envs
+    from medqn_tianshou.experiments.atari import ATARI
+    from medqn_tianshou.training.build import load_parameters, make_collector, make_training
+    from medqn_tianshou.training.replay_memory import make_replay
+    from medqn_tianshou.training.seeding import seed_everything
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

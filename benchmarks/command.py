@@ -14,6 +14,7 @@ import torch
 from benchmarks.report import Part, Report, Result, note
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import atari_tasks
+from medqn_tianshou.files.extras import install_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,5 +133,5 @@ class Benchmark:
         installed = {"atari": atari_tasks(), "minatar": [*metadata.distributions(name="MinAtar")]}
         for extra, parts in self.needs.items():
             if not installed[extra] and (wanting := parts.intersection(names)):
-                problem = f"needs: pip install 'medqn-tianshou[{extra}]'; or leave it out"
+                problem = f"needs: {install_command(extra)}; or leave it out"
                 parser.bad("--parts", ",".join(sorted(wanting)), problem)

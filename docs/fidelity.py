@@ -92,7 +92,7 @@ FAMILY_ROWS: dict[str, tuple[str, str, str, Sequence[Row]]] = {
         ("target copy", "every C_target steps", "environment steps",
          "{target_update_env_steps} environment steps (MeDQN(R), DQN)"),
     )),
-    "atari": ("Atari", "NameThisGameNoFrameskip-v4", "medqn", (
+    "atari": ("Atari", "NameThisGameNoFrameskip-v4", "medqn-r", (
         ("pixels", NOTHING, "0 to 255 into the network",
          "scaled: {scale_obs} (`--scale-obs 1` for [0, 1])"),
         ("initial weights", NOTHING, "torch's default", SAME),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write docs/flags.md from the command lines of the three training scripts.
+"""Write docs/flags.md from the command lines of `medqn train`.
 
 Run it as ``python docs/flags.py``.
 """
@@ -14,12 +14,12 @@ from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
 PAGE = Path(__file__).with_name("flags.md")
 FAMILIES = tuple(SETTINGS_CLASSES)
 HEAD = """\
-# Flags of the training scripts
+# Flags of `medqn train`
 
-All flags of `medqn train atari`, `medqn train minatar` and `medqn train lowdim`, with their
-defaults, from their `--help` (`python docs/flags.py`). A dash: the command has no such flag. In
-brackets is where a default comes from: the paper, the authors' released code, Tianshou's example,
-or us.
+All flags of `medqn train atari`, `medqn train minatar`, `medqn train lowdim` and `medqn train gym`,
+with their defaults, from their `--help-all` (`python docs/flags.py`). A dash: the command has no
+such flag. In brackets is where a default comes from: the paper, the authors' released code,
+Tianshou's example, or us.
 """
 DEFAULT = re.compile(r" \(default: ((?:[^()]|\([^()]*\))*)\)")
 

@@ -6,4 +6,4 @@ import sys
 from medqn_tianshou.commands.figures.forgetting import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog="python lowdim/forgetting.py"))

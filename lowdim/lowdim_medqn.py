@@ -4,17 +4,18 @@
 import sys
 from collections.abc import Sequence
 
+from medqn_tianshou.commands.edge import loading, run_main
 from medqn_tianshou.startup import prepare_process
 
 prepare_process()  # before anything imports torch
 
-from medqn_tianshou.commands.edge import run_main
-from medqn_tianshou.commands.flags import make_train_parser
-from medqn_tianshou.commands.train import parse_run, run_training
-from medqn_tianshou.experiments.lowdim import LOWDIM
-from medqn_tianshou.training.build import make_collector, make_training
-from medqn_tianshou.training.replay_memory import make_replay
-from medqn_tianshou.training.seeding import seed_everything
+with loading():
+    from medqn_tianshou.commands.flags import make_train_parser
+    from medqn_tianshou.commands.train import parse_run, run_training
+    from medqn_tianshou.experiments.lowdim import LOWDIM
+    from medqn_tianshou.training.build import make_collector, make_training
+    from medqn_tianshou.training.replay_memory import make_replay
+    from medqn_tianshou.training.seeding import seed_everything
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

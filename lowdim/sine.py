@@ -6,4 +6,4 @@ import sys
 from medqn_tianshou.commands.figures.sine import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog="python lowdim/sine.py"))

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from medqn_tianshou.commands.finding import newest_run
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfigError, read_config
 
@@ -62,7 +64,7 @@ class Agent:
             self.env = self._family.make_env(settings, seed=seed, render_mode=mode)
         except (ImportError, ValueError) as error:
             extra = self._family.extra
-            remedy = f"; pip install 'medqn-tianshou[{extra}]'" if extra else ""
+            remedy = f"; {install_command(extra)}" if extra else ""
             raise AgentError(f"{self.task} cannot be played here ({error}){remedy}") from error
         self.model: torch.nn.Module = self._family.make_network(settings, self.env)
         self.model.load_state_dict(_read_parameters(self.file, self.model))
@@ -112,15 +114,20 @@ ACTION_NAMES = {
 
 
 def find_policy(path: Path) -> Path:
-    """Find the policy file of a path, which is that file or a run folder."""
-    if path.is_file():
-        return path
-    for name in POLICY_FILES:
-        if (path / name).is_file():
-            return path / name
-    if path.is_dir():
+    """Find a policy file: the path, or that of a run folder, or of the newest run of a name."""
+    run = newest_run(path, lambda folder: _policy_in(folder) is not None) or path
+    if run.is_file():
+        return run
+    if (file := _policy_in(run)) is not None:
+        return file
+    if run.is_dir():
         raise AgentError(f"holds no {' or '.join(POLICY_FILES)}; name a run folder, or a file")
-    raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME")
+    raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME, or a task")
+
+
+def _policy_in(folder: Path) -> Path | None:
+    files = (folder / name for name in POLICY_FILES)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _read_parameters(file: Path, model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from medqn_tianshou.commands.main import ROOT, Command
 from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.envs.atari import atari_tasks
+from medqn_tianshou.experiments.settings import load_settings
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 
@@ -15,7 +17,8 @@ def make_parser(prog: str | None = None) -> Parser:
         prog=prog,
         description="Print the completion script of a shell. To switch it on:\n\n"
         "  source <(medqn completion bash)   # in ~/.bashrc\n"
-        '  eval "$(medqn completion zsh)"    # in ~/.zshrc, after compinit',
+        '  eval "$(medqn completion zsh)"    # in ~/.zshrc, after compinit\n'
+        "  medqn completion fish | source    # in ~/.config/fish/config.fish",
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")
     return parser
@@ -28,7 +31,11 @@ def parser_tree(command: Command, prog: str = "medqn") -> Parser:
     if command.module is not None:
         parser = command.make_parser(prog)
         for action in parser._actions:
-            if action.type is Path:
+            if action.dest == "task":  # the parser accepts other spellings, too
+                action.choices = _tasks(*command.bound) or None
+            elif action.dest in ("resume", "logdir"):
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            elif action.type is Path or action.dest == "resume_path":
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
         return parser
     parser = Parser(prog=prog)
@@ -37,6 +44,14 @@ def parser_tree(command: Command, prog: str = "medqn") -> Parser:
         own = parser_tree(inner, f"{prog} {name}")
         commands.add_parser(name, parents=[own], add_help=False, help=inner.summary)
     return parser
+
+
+def _tasks(family: str) -> list[str]:
+    """List the tasks of a family by the names that are quickly typed."""
+    names = list(load_settings(family)["task"])
+    if family == "atari":
+        names += atari_tasks()
+    return sorted({name.removesuffix("NoFrameskip-v4") for name in names})
 
 
 def main(arguments: Sequence[str], prog: str) -> int:

@@ -26,6 +26,7 @@ from packaging.specifiers import SpecifierSet
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs
 from medqn_tianshou.envs.minatar import MinAtarEnv
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
 from medqn_tianshou.version import __version__
 
@@ -33,8 +34,7 @@ Status = Literal["ok", "warning", "problem"]
 ENOUGH_MEMORY = 2000 * MB
 """A default Atari run peaks below this, see docs/results/memory."""
 ENOUGH_SHARED_MEMORY = 256 * MB
-ATARI_EXTRA = "pip install 'medqn-tianshou[atari]'"
-MINATAR_EXTRA = "pip install 'medqn-tianshou[minatar]'"
+ATARI_EXTRA, MINATAR_EXTRA = map(install_command, ("atari", "minatar"))
 
 
 @dataclass(frozen=True)

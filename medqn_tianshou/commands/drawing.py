@@ -55,7 +55,7 @@ class FramePainter:
         draw.text((left, MARGIN + 24), f"{moment.score:g}", TEXT, self._big)
         step = f"score after step {moment.step + 1}"  # that of the action shown included
         draw.text((right, MARGIN + 38), step, DIM, self._small, anchor="ra")
-        self._draw_q_values(draw, (left, MARGIN + 76, right, bottom - 90), moment)
+        self._draw_q_values(draw, (left, MARGIN + 94, right, bottom - 90), moment)
         self._draw_history(draw, (left, bottom - 62, right, bottom))
 
     def _draw_q_values(self, draw: ImageDraw.ImageDraw, place: Box, moment: Moment) -> None:
@@ -66,6 +66,8 @@ class FramePainter:
         bars, ends = left + 92, right - 64
         lowest, highest = float(moment.q_A.min()), float(moment.q_A.max())
         spread = max(highest - lowest, 1e-9)
+        scale = f"Q values; bars from {lowest:.3g} to {highest:.3g}"
+        draw.text((left, top - 18), scale, DIM, self._small)
         for index, (name, value) in enumerate(zip(self._names, moment.q_A.tolist(), strict=True)):
             is_chosen = index == moment.action
             middle = top + (index + 0.5) * row
@@ -80,10 +82,11 @@ class FramePainter:
     def _draw_history(self, draw: ImageDraw.ImageDraw, place: Box) -> None:
         """Draw the value of the best action over the last steps."""
         left, top, right, bottom = place
-        draw.text((left, top - 18), "highest Q value", DIM, self._small)
+        lowest, highest = min(self._values), max(self._values)
+        scale = f"highest Q value; curve from {lowest:.3g} to {highest:.3g}"
+        draw.text((left, top - 18), scale, DIM, self._small)
         draw.text((right, top - 18), f"{self._values[-1]:.3f}", LINE, self._small, anchor="ra")
         draw.rectangle((left, top, right, bottom), PICTURE_BACKGROUND)
-        lowest, highest = min(self._values), max(self._values)
         spread = max(highest - lowest, 1e-9)
         xs = np.linspace(left + 4, right - 4, HISTORY)
         ys = bottom - 6 - (bottom - top - 12) * (np.array(self._values) - lowest) / spread

@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Any
 
 TRACEBACK = "--traceback"
@@ -20,7 +22,10 @@ def run_main(main: Callable[[Sequence[str]], int], prog: str | None = None) -> i
     arguments = sys.argv[1:]
     shows_all = TRACEBACK in arguments
     try:
-        return main([argument for argument in arguments if argument != TRACEBACK])
+        try:
+            return main([argument for argument in arguments if argument != TRACEBACK])
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone, as `head` does
         # Otherwise the interpreter would flush to it once more, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -52,3 +57,26 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
     """Return the exit code of an interrupted process: 130 after Ctrl-C, 143 after SIGTERM."""
     number = interruption.args[0] if interruption.args else signal.SIGINT
     return 128 + int(number)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Say that libraries are being imported, for seconds, and let Ctrl-C end the process at once.
+
+    Some libraries continue when an import of theirs is interrupted, and others fail later.
+    """
+    shows = sys.stderr is not None and sys.stderr.isatty()
+    before = signal.getsignal(signal.SIGINT)
+    # Not where it is ignored, as in the background of a shell, nor in a thread, which cannot.
+    is_ours = before is signal.default_int_handler and current_thread() is main_thread()
+    if shows:
+        print("loading torch and Tianshou ...", end="", file=sys.stderr, flush=True)
+    if is_ours:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
+        if shows:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from medqn_tianshou.commands.edge import run_main
+from medqn_tianshou.commands.edge import loading, run_main
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES
 from medqn_tianshou.startup import prepare_process
@@ -65,7 +65,8 @@ class Command:
         return parser
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        module = import_module(f"medqn_tianshou.commands.{self.module}")
+        with loading():
+            module = import_module(f"medqn_tianshou.commands.{self.module}")
         return getattr(module, name)(*self.bound, *arguments)
 
 

@@ -1,9 +1,13 @@
 """The parser of all command lines, and types of arguments."""
 
 import argparse
+import difflib
+import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from medqn_tianshou.training import fields
@@ -21,7 +25,11 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the message without the usage, and exit."""
+        """Print the message without the usage, with the nearest flag to a wrong one, and exit."""
+        if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
+            flags = list(self._option_string_actions)
+            near = difflib.get_close_matches(unknown[1], flags, n=1)
+            message += f"; did you mean {near[0]}?" if near else "; --help lists the flags"
         print(f"{self.prog}: error: {message}", file=sys.stderr)
         sys.exit(2)
 
@@ -38,6 +46,22 @@ class Parser(argparse.ArgumentParser):
         :param problem: what is wrong and what to do.
         """
         self.error(f"argument {flag}: {value} {problem}")
+
+    def typed(self, arguments: Sequence[str] | None) -> str:
+        """Return the command as the user typed it; None are the process's arguments."""
+        return shlex.join([*self.prog.split(), *(sys.argv[1:] if arguments is None else arguments)])
+
+    def add_out(self, default: Path) -> None:
+        """Add where results go, and whether they may replace those that are there."""
+        self.add_argument("--out", type=Path, default=default, help=f"folder (default: {default})")
+        text = "replace the results that the folder has"
+        self.add_argument("--overwrite", action="store_true", help=text)
+
+    def check_overwrite(self, args: argparse.Namespace) -> None:
+        """Refuse to replace results, unless the user wants that."""
+        if (args.out / "README.md").exists() and not args.overwrite:
+            remedy = "has results; name another folder, or replace them with --overwrite"
+            self.bad("--out", args.out, remedy)
 
     @contextmanager
     def reporting(self) -> Iterator[None]:

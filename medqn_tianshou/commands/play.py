@@ -2,7 +2,7 @@
 
 Examples:
   %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000
-  %(prog)s log/QbertNoFrameskip-v4/medqn-real/0/20260101-120000 --video qbert.gif
+  %(prog)s log/QbertNoFrameskip-v4/medqn-r/0/20260101-120000 --video qbert.gif
   %(prog)s log/breakout/medqn-u/0/20260101-120000 --video breakout.mp4 --episodes 3
 
 """
@@ -25,9 +25,10 @@ from medqn_tianshou.commands.agent import Agent
 from medqn_tianshou.commands.drawing import FramePainter
 from medqn_tianshou.commands.evaluate import add_agent_arguments, load_agent
 from medqn_tianshou.commands.parsing import Parser, number
+from medqn_tianshou.files.extras import install_command
 
-EXTRA = "pip install 'medqn-tianshou[play]'"
-FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30}
+EXTRA = install_command("play")
+FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30, "gym": 30}
 """Real time: Atari steps are 4 of 60 frames per second."""
 
 

@@ -5,15 +5,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from medqn_tianshou.commands.edge import loading
+from medqn_tianshou.commands.finding import newest_run
 from medqn_tianshou.commands.flags import make_train_parser
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, resolve_settings
+from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import field_specs
 from medqn_tianshou.training.options import RunOptions
-from medqn_tianshou.training.run_config import RunConfigError, read_config
+from medqn_tianshou.training.run_config import RunConfigError, is_finished, read_config
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 
 if TYPE_CHECKING:
@@ -43,7 +47,8 @@ def main(
     parser = make_train_parser(family, prog)
     with parser.reporting():
         settings, options = parse_run(parser, SETTINGS_CLASSES[family], arguments)
-        from medqn_tianshou.experiments.families import FAMILIES  # with torch
+        with loading():
+            from medqn_tianshou.experiments.families import FAMILIES
 
         FAMILIES[family].check(settings)
         if options.watch:
@@ -74,7 +79,7 @@ def parse_run(
 
 def settings_from(settings_class: type[S], given: Flags) -> S:
     """Look up the settings for the flags that were given, settings and options by name."""
-    names = field_specs(settings_class).keys()
+    names = field_specs(settings_class).keys() | field_specs(settings_class.shorthands).keys()
     values = {name: value for name, value in given.items() if name in names}
     known = {name: values.pop(name) for name in NAMES if name in values}
     return resolve_settings(settings_class, **known, overrides=values)
@@ -90,7 +95,13 @@ def _merge_with_run(
     parser: Parser, settings_class: type[TrainingSettings], given: Flags
 ) -> tuple[Flags, tuple[str, ...]]:
     """Take the flags of the run to resume, but for options that may differ."""
-    folder, family = given["resume"], settings_class.family
+    name, family = given["resume"], settings_class.family
+    logdir = given.get("logdir", RunOptions.logdir)
+    folder = newest_run(name, lambda run: _is_resumable(run, family), logdir)
+    if folder is None:
+        remedy = f"holds no unfinished run of {family}; name a run folder, its parents or a task"
+        raise ConfigError("resume", name, remedy)
+    given["resume"] = folder
     try:
         config = read_config(folder)
     except RunConfigError as error:
@@ -104,6 +115,8 @@ def _merge_with_run(
     if config.arguments is None:
         remedy = "was started from Python; resume it with RunOptions(resume=...)"
         raise ConfigError("resume", folder, remedy)
+    if "task" in given:
+        given["task"] = settings_class.canonical_task(given["task"], [config.task])
     of_run = vars(parser.parse_args(config.arguments))
     of_run.pop("auto_resume", None)
     options = _options_from(settings_class, of_run)
@@ -114,6 +127,13 @@ def _merge_with_run(
             remedy = f"contradicts the run, which has {value}; leave it out"
             parser.bad(parser.flag_of(name), given[name], remedy)
     return of_run | {name: given[name] for name in given.keys() & free}, config.arguments
+
+
+def _is_resumable(run: Path, family: str) -> bool:
+    try:
+        return not is_finished(run) and read_config(run).family == family
+    except RunConfigError:
+        return False
 
 
 def run_training(training: "Training") -> int:
@@ -129,6 +149,9 @@ def run_training(training: "Training") -> int:
         return 1
     print(summary.text(training.run_folder.path))
     if summary.status == "interrupted":
+        if training.checkpoints is not None and training.checkpoints.paths():
+            command = f"{installed_command('medqn')} train {training.settings.family}"
+            print(f"resume it: {command} --resume {training.run_folder.path}")
         return 128 + (training.stop_signal or signal.SIGINT)
     return 0
 

@@ -6,7 +6,6 @@ episode repeats its first frame, so that a replay buffer needs to store only the
 """
 
 import difflib
-import re
 from collections.abc import Iterable
 from functools import cache, partial
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tianshou.env import BaseVectorEnv
 
+from medqn_tianshou.envs.registration import task_key
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.envs.workers import WorkerVectorEnv
 
@@ -53,13 +53,9 @@ def atari_tasks() -> tuple[str, ...]:
 
 def nearest_task(task: str) -> str | None:
     """Return the task nearest to a name such as ``"qbert"`` or ``"ALE/Qbert-v5"``, if any is."""
-    task_of_game = {_game_key(known): known for known in atari_tasks()}
-    close = difflib.get_close_matches(_game_key(task), task_of_game, n=1)
+    task_of_game = {task_key(known): known for known in atari_tasks()}
+    close = difflib.get_close_matches(task_key(task), task_of_game, n=1)
     return task_of_game[close[0]] if close else None
-
-
-def _game_key(task: str) -> str:
-    return re.sub(r"^.*/|-v\d+$|noframeskip|deterministic|[^a-z0-9]", "", task.lower())
 
 
 def make_atari_envs(

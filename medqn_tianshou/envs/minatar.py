@@ -15,6 +15,7 @@ from medqn_tianshou.envs.game import Game, set_fields
 from medqn_tianshou.envs.registration import EPISODE_LIMITS as EPISODE_LIMITS
 from medqn_tianshou.envs.registration import MINATAR_GAMES as MINATAR_GAMES
 from medqn_tianshou.envs.registration import check_minatar_game
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.files.generators import generator_state, set_generator_state
 
 SeaquestOxygen = Literal["fixed", "flash"]
@@ -88,7 +89,7 @@ class MinAtarEnv(Game):
             from minatar import Environment
         except ImportError as error:
             raise ImportError(
-                "MinAtar is not installed; run: pip install 'medqn-tianshou[minatar]'"
+                f"MinAtar is not installed; run: {install_command('minatar')}"
             ) from error
 
         self._oxygen_flashes = game == "seaquest" and seaquest_oxygen == "flash"

@@ -47,11 +47,13 @@ def check_minatar_game(game: str) -> None:
     """Raise a ValueError that suggests the nearest game unless this is a game of MinAtar."""
     if game in MINATAR_GAMES:
         return
-    game_of_key = {_key(known): known for known in MINATAR_GAMES}
-    close = difflib.get_close_matches(_key(game), game_of_key, n=1)
+    game_of_key = {task_key(known): known for known in MINATAR_GAMES}
+    close = difflib.get_close_matches(task_key(game), game_of_key, n=1)
     hint = f"did you mean {game_of_key[close[0]]!r}?" if close else f"use one of {MINATAR_GAMES}"
     raise ValueError(f"game={game!r} is not a MinAtar game; {hint}")
 
 
-def _key(name: str) -> str:
-    return re.sub(r"^.*/|minatar|-v\d+$|[^a-z]", "", name.lower())
+def task_key(name: str) -> str:
+    """Return what all spellings of a task have in common, as ``"qbert"`` of ``"ALE/Qbert-v5"``."""
+    ends = r"^.*/|-v\d+$|noframeskip|deterministic|minatar|[^a-z0-9]"
+    return re.sub(ends, "", name.lower())

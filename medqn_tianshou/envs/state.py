@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.classic_control.acrobot import AcrobotEnv
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 from gymnasium.wrappers.time_limit import TimeLimit
 from tianshou.env import BaseVectorEnv
@@ -13,7 +14,7 @@ from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.files.generators import generator_state, set_generator_state
 
 # Any, because Gymnasium types the state of these classes too narrowly.
-_WITH_STATE: Any = (MountainCarEnv, AcrobotEnv)
+_WITH_STATE: Any = (MountainCarEnv, AcrobotEnv, CartPoleEnv)
 
 
 @runtime_checkable

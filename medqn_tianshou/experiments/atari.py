@@ -13,6 +13,7 @@ from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs, nearest_task
 from medqn_tianshou.experiments.family import Family
 from medqn_tianshou.experiments.settings import AtariSettings
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.build import load_parameters
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.memory import MB
@@ -32,8 +33,8 @@ class AtariFamily(Family[AtariSettings]):
         """Check that the game is installed."""
         tasks, task = atari_tasks(), settings.task
         if not tasks:
-            remedy = "cannot be played, as no games are installed; pip install"
-            raise ConfigError("task", task, f"{remedy} 'medqn-tianshou[atari]'")
+            remedy = f"cannot be played, as no games are installed; {install_command('atari')}"
+            raise ConfigError("task", task, remedy)
         if task not in tasks:
             near = nearest_task(task)
             hint = f"did you mean {near}?" if near else "for example QbertNoFrameskip-v4 is one"

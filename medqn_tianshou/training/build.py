@@ -1,7 +1,5 @@
 """Builds a training from its settings: policy, optimizer, and the run folder around them."""
 
-import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
 from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
+from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.errors import ConfigError
@@ -157,11 +156,13 @@ def make_training(
     limit = replay.limit
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
-        f"env steps, an update every {settings.step_per_collect}; {_describe_lambda(settings)}\n"
-        f"replay buffer: {replay.description}; {limit.source} limit {format_bytes(limit.nbytes)}, "
-        f"{format_bytes(limit.available)} left\n"
+        f"env steps, an update every {settings.step_per_collect}\n"
+        f"{_describe_lambda(settings)}\n"
+        f"replay buffer: {replay.description}\n"
+        f"memory: {format_bytes(limit.available)} left of {format_bytes(limit.nbytes)} "
+        f"({limit.source})\n"
         f"run folder: {run.path}\n"
-        f"watch it: {tensorboard_command()} --logdir {options.logdir}",
+        f"watch it: {installed_command('tensorboard')} --logdir {options.logdir}",
         flush=True,
     )
     training = Training(
@@ -193,11 +194,3 @@ def _describe_lambda(settings: TrainingSettings) -> str:
     if settings.total_env_steps >= settings.lambda_steps:
         return text
     return f"{text}, {schedule(settings.total_env_steps):.3g} at the end of this run"
-
-
-def tensorboard_command() -> str:
-    """Return the command as the user has to type it, who may not have activated the environment."""
-    beside = Path(sys.executable).with_name("tensorboard")
-    if shutil.which("tensorboard") or not beside.exists():
-        return "tensorboard"
-    return str(Path(os.path.relpath(beside)))

@@ -22,7 +22,9 @@ def _chart(*tags: str) -> list[Any]:
 
 LAYOUT = {
     "learning": {
-        "return: training, evaluation": _chart("train/returns_stat/mean", "test/returns_stat/mean"),
+        # Two charts: training episodes of Atari are lives with clipped rewards.
+        "training return, mean of the last episodes": _chart("train/return"),
+        "evaluation return": _chart("test/returns_stat/mean"),
         "loss: TD, consolidation": _chart("update/td_loss", "update/consolidation_loss"),
         "lambda": _chart("train/consolidation_coef"),
         "epsilon": _chart("train/epsilon"),
@@ -46,25 +48,34 @@ LAYOUT = {
 
 
 class Probe:
-    """Evaluates the networks on a fixed set of states.
+    """Evaluates the networks on states of the replay buffer.
 
-    The states are sampled from the replay buffer once, as soon as it has enough: a change of the
-    greedy action in one of them was forgotten or learned (Figure 2 of the paper, live). They have
-    a generator of their own, so that a run's numbers are the same without them.
+    A change of the greedy action in one of them was forgotten or learned (Figure 2 of the paper,
+    live). The states are sampled as soon as the buffer has enough, and again whenever the run is
+    twice as long, at the latest after a twentieth of it: the first play is all alike, and not what
+    the agent sees later. They have a generator of their own, so that a run's numbers are the same
+    without them.
 
+    :param env_steps: the length of the run.
     :param size: how many states, or the size of the buffer if that is smaller.
     """
 
-    def __init__(self, buffer: ObservationBuffer, size: int = PROBE_STATES) -> None:
+    def __init__(
+        self, buffer: ObservationBuffer, *, env_steps: int, size: int = PROBE_STATES
+    ) -> None:
         self._buffer = buffer
+        self._longest_use = max(env_steps // 20, 1)
+        self._next_sample = 0
         maxsize: int = getattr(buffer, "maxsize", size)
         self._size = min(size, maxsize)
         self._states: Observations | None = None
         self._greedy_B: NDArray[np.int64] | None = None
 
     @torch.no_grad()
-    def measure(self, policy: MeDQNPolicy) -> dict[str, float]:
+    def measure(self, policy: MeDQNPolicy, env_step: int) -> dict[str, float]:
         """Measure the Q network on the probe states; nothing before there are any.
+
+        New states are sampled after the measurement: the churn compares the same states.
 
         :return: ``q_mean``, the mean value of the best action; ``q_abs_max``, the largest absolute
             value of any; ``target_drift``, the root mean square distance to the target network;
@@ -73,7 +84,7 @@ class Probe:
         if self._states is None:
             if len(self._buffer) < self._size:
                 return {}
-            self._states = RealStateSampler(seed=0).sample(self._size, self._buffer)
+            self._sample(env_step)
         q_BA: torch.Tensor = policy.model(self._states)[0]
         target_q_BA: torch.Tensor = policy.model_old(self._states)[0]
         values = {
@@ -85,23 +96,38 @@ class Probe:
         if self._greedy_B is not None:
             values["churn"] = float((greedy_B != self._greedy_B).mean())
         self._greedy_B = greedy_B
+        if env_step >= self._next_sample:
+            self._sample(env_step)
+            new_q_BA: torch.Tensor = policy.model(self._states)[0]
+            self._greedy_B = new_q_BA.argmax(dim=1).cpu().numpy()
         return values
+
+    def _sample(self, env_step: int) -> None:
+        self._states = RealStateSampler(seed=env_step).sample(self._size, self._buffer)
+        self._next_sample = env_step + min(max(env_step, 1), self._longest_use)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states and their last greedy actions; a resumed run keeps its probe."""
         states = None if self._states is None else np.asarray(self._states)
-        return {"states": states, "greedy": self._greedy_B}
+        return {"states": states, "greedy": self._greedy_B, "next_sample": self._next_sample}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned."""
         self._states, self._greedy_B = state["states"], state["greedy"]
+        self._next_sample = int(state.get("next_sample", 0))  # earlier versions have none
 
 
-def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -> None:
-    """Write a run's settings and final figures for the HParams tab.
+METRICS = (
+    "train/return", "test/returns_stat/mean", "speed/env_steps_per_s", "memory/peak_rss_mb",
+    "memory/buffer_mb",
+)  # fmt: skip
+"""The tags whose last values the HParams tab shows beside the settings."""
+
+
+def write_hparams(writer: Any, folder: Path) -> None:
+    """Write a run's settings for the HParams tab.
 
     :param folder: the run's folder.
-    :param metrics: the final figures; those that are None are left out.
     """
     if not (folder / "config.json").exists():  # a training built by hand has none
         return
@@ -112,8 +138,6 @@ def write_hparams(writer: Any, folder: Path, metrics: dict[str, float | None]) -
         name: value if isinstance(value, bool | int | float | str) else str(value)
         for name, value in values.items()
     }
-    known = {f"final/{name}": value for name, value in metrics.items() if value is not None}
-    for summary in hparams(plain, known):  # type: ignore[no-untyped-call]
+    # Of the metrics, only the names are written here: TensorBoard looks their values up.
+    for summary in hparams(plain, dict.fromkeys(METRICS)):  # type: ignore[no-untyped-call]
         writer.file_writer.add_summary(summary)
-    for tag, value in known.items():
-        writer.add_scalar(tag, value)

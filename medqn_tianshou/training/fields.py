@@ -67,6 +67,8 @@ class Flag:
     name: str | None = None
     parse: Callable[[str], Any] | None = None
     metavar: str | None = None
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the flag."""
 
 
 MOST_STEPS = 10**12

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from medqn_tianshou.training.errors import ConfigError
-from medqn_tianshou.training.fields import FILES, RUN, Count, Flag, check_fields, existing_folder
+from medqn_tianshou.training.fields import FILES, RUN, Count, Flag, check_fields
 
 WandbMode = Literal["online", "offline"]
 
@@ -65,9 +65,10 @@ class RunOptions:
     resume: Annotated[
         Path | None,
         Flag(
-            "resume the run in this folder, with its own settings, from its last checkpoint",
+            "resume the run in this folder, with its own settings, from its last checkpoint; of a "
+            "folder such as log, or of a task, the newest unfinished run",
             FILES,
-            parse=existing_folder,
+            parse=Path,
         ),
     ] = None
     auto_resume: Annotated[

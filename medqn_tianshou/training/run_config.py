@@ -12,6 +12,11 @@ from medqn_tianshou.training.settings import NAMES, Setting, Settings
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
+EARLIER_ALGORITHMS = {"medqn": "medqn-r"}
+"""Names in the files of earlier versions: Atari's algorithm."""
+_EARLIER_FOLDERS = {"medqn-r": "medqn-real"}
+
+
 class RunConfigError(ValueError):
     """A folder without a readable ``config.json``; the text says why."""
 
@@ -45,7 +50,7 @@ class RunConfig:
             return cls(
                 family=family,
                 task=content["task"],
-                algo=content["algo"],
+                algo=EARLIER_ALGORITHMS.get(content["algo"], content["algo"]),
                 seed=int(content.get("seed", 0)),
                 settings={name: Setting(**entry) for name, entry in content["settings"].items()},
                 arguments=None if arguments is None else tuple(arguments),
@@ -70,7 +75,10 @@ class RunConfig:
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """Name a value in which two identities differ, if there is one."""
     for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
+        value = found.get(name)
+        if name == "algo":
+            value = EARLIER_ALGORITHMS.get(str(value), value)
+        if value != wanted.get(name):
             return f"{name} was {found.get(name)}, not {wanted.get(name)}"
     return None
 
@@ -96,7 +104,11 @@ def find_runs(parent: Path, identity: Mapping[str, Any]) -> Iterator[Path]:
 
     :param parent: the folder of the runs with this task, algorithm and seed.
     """
-    for path in sorted(parent.glob("*/config.json"), reverse=True):
+    algorithm = parent.parent
+    earlier = algorithm.with_name(_EARLIER_FOLDERS.get(algorithm.name, algorithm.name))
+    folders = {parent, earlier / parent.name}
+    configs = [config for folder in folders for config in folder.glob("*/config.json")]
+    for path in sorted(configs, key=lambda config: config.parent.name, reverse=True):
         try:
             if read_config(path.parent).identity == identity:
                 yield path.parent

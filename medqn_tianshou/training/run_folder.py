@@ -22,7 +22,7 @@ import torch
 
 from medqn_tianshou.files.atomic import atomic_write, write_json_atomically
 from medqn_tianshou.files.lock import InUseError, ProcessLock
-from medqn_tianshou.training.memory import memory_limit
+from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
 
 _PACKAGES = (
     "medqn-tianshou", "tianshou", "torch", "numpy", "gymnasium", "envpool", "ale-py",
@@ -84,20 +84,25 @@ class Summary:
     def text(self, folder: Path) -> str:
         """Write the summary for the terminal; ``folder`` is the run's."""
         numbers = (self.best_return, self.final_return, self.steps_per_s)
-        best, final, speed = ("none" if n is None else f"{n:.2f}" for n in numbers)
+        best, final, speed = ("none" if n is None else f"{n:,.2f}" for n in numbers)
+        rss, replay = (format_bytes(round(mb * MB)) for mb in (self.peak_rss_mb, self.buffer_mb))
         at_step = "" if self.best_env_step is None else f" at env step {self.best_env_step:,}"
         return f"""\
 {self.status} after {self.env_steps:,} env steps, {self.gradient_steps:,} gradient steps
   best return   {best}{at_step}
   final return  {final}
   speed         {speed} steps/s
-  peak RSS      {self.peak_rss_mb:.1f} MB
-  replay buffer {self.buffer_mb:.1f} MB, {self.buffer_transitions:,} transitions
+  peak RSS      {rss}
+  replay buffer {replay}, {self.buffer_transitions:,} transitions
   files         {folder}"""
 
 
 def best_and_final(rows: Sequence[ProgressRow], *, evaluated: bool) -> dict[str, Any]:
-    """Find the best return, its environment step, and the final return."""
+    """Find the best return, its environment step, and the final return.
+
+    The evaluation before the first update says nothing of what was learned, and does not count.
+    """
+    rows = [row for row in rows if row.gradient_step > 0]
     returns = (row.eval_return_mean if evaluated else row.train_return for row in rows)
     known = [(r, row.env_step) for r, row in zip(returns, rows, strict=True) if r is not None]
     best, step = max(known, key=lambda entry: entry[0], default=(None, None))

@@ -1,6 +1,5 @@
-"""Logs a run: TensorBoard, ``progress.csv``, ``episodes.csv``, the progress bar, the summary."""
+"""Logs a run: TensorBoard, ``progress.csv``, ``episodes.csv``, the progress line, the summary."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -9,12 +8,13 @@ from typing import Any
 import numpy as np
 from tianshou.data import ReplayBuffer
 from tianshou.utils import TensorboardLogger
-from tqdm import tqdm
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.dashboard import LAYOUT, Probe, write_hparams
 from medqn_tianshou.training.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
+from medqn_tianshou.training.progress_line import ProgressLine
 from medqn_tianshou.training.replay_memory import MemoryWatch
 from medqn_tianshou.training.run_folder import ProgressRow, RunFolder, Summary, best_and_final
 from medqn_tianshou.training.settings import TrainingSettings
@@ -22,11 +22,13 @@ from medqn_tianshou.training.wandb_mirror import MirroredWriter, WandbMirror
 
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_UPDATES = 100
-_BAR_SECONDS = 0.5
+_LINE_SECONDS = 0.5
 _LAST_STEPS = (
     "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
     "last_save_step",
 )  # fmt: skip
+_OF_LAST_COLLECT = {"returns_stat", "lens_stat"}
+"""Tianshou's figures of the few episodes that ended last; ``train/return`` is over more."""
 _SAVED = (
     "env_step", "_cap_is_known", "_train_epsilon", "_next_row", "_last_row", "_next_clock_log",
     "_last_speed",
@@ -34,7 +36,7 @@ _SAVED = (
 
 
 class RunLogger(TensorboardLogger):
-    """Tianshou's TensorBoard logger, which also writes the run folder's tables and draws the bar.
+    """Tianshou's TensorBoard logger, which also writes the run folder's tables and draws the line.
 
     :param clock: returns the environment step now.
     :param clock_start: environment steps that count before the trainer's step 0.
@@ -73,7 +75,7 @@ class RunLogger(TensorboardLogger):
         self.buffer = buffer
         self.env_step = 0
         self.writer.add_custom_scalars(LAYOUT)
-        self._probe = Probe(buffer)
+        self._probe = Probe(buffer, env_steps=settings.total_env_steps)
         self._cap_is_known = False
         self._memory_watch = (
             MemoryWatch(buffer, cap=settings.memory_cap, rss=monitor.rss)
@@ -90,15 +92,9 @@ class RunLogger(TensorboardLogger):
         self._cpu_before = 0.0  # of the processes that this run was resumed from
         self._training_since: float | None = None
         self._train_returns: deque[float] = deque(maxlen=settings.return_window)
-        self._next_bar_update = 0.0
-        self._bar = tqdm(
-            total=settings.total_env_steps,
-            unit=" steps",
-            desc="warm-up",
-            dynamic_ncols=True,
-            mininterval=_BAR_SECONDS if sys.stderr.isatty() else 30.0,
-            disable=not show_progress,
-        )
+        self._next_line_update = 0.0
+        self._line = ProgressLine(settings.total_env_steps, shown=show_progress)
+        self._update_line("warm-up")
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that later entries depend on, after earlier ones are written."""
@@ -119,7 +115,6 @@ class RunLogger(TensorboardLogger):
             setattr(self, name, int(state["last"][name]))
         for name in _SAVED:
             setattr(self, name, state[name.lstrip("_")])
-        self._bar.n = self._bar.initial = self.env_step
         self._train_seconds = float(state["train_seconds"])
         self._cpu_before = float(state.get("cpu_seconds", 0.0))
         self._train_returns.extend(map(float, state["train_returns"]))
@@ -135,27 +130,26 @@ class RunLogger(TensorboardLogger):
         return self._train_seconds + time.perf_counter() - self._training_since
 
     def before_collect(self, env_step: int) -> None:
-        """Start the training clock, write what is due and update the bar."""
+        """Start the training clock, write what is due and update the line."""
         self.env_step = env_step
         self._train_epsilon = self.policy.eps  # an evaluation has its own
         now = time.perf_counter()
         if self._training_since is None:
             self._training_since = now
         if env_step >= self._next_clock_log:
-            self._next_clock_log = env_step + LOG_EVERY_ENV_STEPS
             self._log_clocks()
         if self._row_interval is not None and env_step >= self._next_row:
             self._next_row = env_step + self._row_interval
             self._add_row(self.monitor.measure())
-        if now >= self._next_bar_update:
-            self._next_bar_update = now + _BAR_SECONDS
-            self._update_bar("training")
+        if now >= self._next_line_update:
+            self._next_line_update = now + _LINE_SECONDS
+            self._update_line("training")
 
     def before_evaluation(self) -> None:
         """Stop the training clock."""
         self._pause_training_clock()
-        self._update_bar("evaluating")
-        self._bar.refresh()  # the next update may be minutes away
+        self.env_step = self._clock()
+        self._update_line("evaluating", now=True)  # the next update may be minutes away
 
     def log_episode(self, env_step: int, episode_return: float, length: int) -> None:
         """Log a training episode."""
@@ -163,9 +157,10 @@ class RunLogger(TensorboardLogger):
         self.run.add_episode(env_step, episode_return, length)
 
     def log_train_data(self, log_data: dict[str, Any], step: int) -> None:
-        """Log as Tianshou does, by the clock of the run."""
+        """Log as Tianshou does, by the clock of the run, but for the last collect's episodes."""
         self.env_step = step + self._clock_start
-        super().log_train_data(log_data, self.env_step)
+        kept = {name: v for name, v in log_data.items() if name not in _OF_LAST_COLLECT}
+        super().log_train_data(kept, self.env_step)
 
     @property
     def wants_update_data(self) -> bool:
@@ -183,13 +178,13 @@ class RunLogger(TensorboardLogger):
         super().log_test_data(log_data, self.env_step)
         returns = log_data["returns_stat"]
         self._add_row(self._log_clocks(), float(returns["mean"]), float(returns["std"]))
-        self._update_bar("evaluated")
+        self._update_line("evaluated")
 
     def abandon(self) -> None:
         """Close everything; nothing was logged."""
         if self._wandb is not None:
             self._wandb.close("failed", {})
-        self._bar.close()
+        self._line.close()
         self.finalize()
 
     def close(self, status: str, env_step: int) -> Summary:
@@ -199,8 +194,8 @@ class RunLogger(TensorboardLogger):
         usage = self._log_clocks()
         if self._row_interval is not None:
             self._add_row(usage)
-        self._update_bar(status)
-        self._bar.close()
+        self._update_line(status, now=True)
+        self._line.close()
         summary = Summary(
             status=status,
             env_steps=env_step,
@@ -215,7 +210,7 @@ class RunLogger(TensorboardLogger):
         if self._wandb is not None:
             self._wandb.close(status, summary.metrics)
             self._wandb = None
-        write_hparams(self.writer, self.run.path, summary.metrics)
+        write_hparams(self.writer, self.run.path)
         self.finalize()
         return summary
 
@@ -224,23 +219,28 @@ class RunLogger(TensorboardLogger):
             self._wandb.add(tag, value, self.env_step)
 
     def _log_clocks(self) -> MemoryUsage:
-        """Log memory, epsilon, lambda, speed and Q values; keep to the memory cap."""
+        """Log memory, return, schedules, speed and Q values once a step; keep to the memory cap."""
+        if self.env_step <= self._next_clock_log - LOG_EVERY_ENV_STEPS:
+            return self.monitor.measure()
+        self._next_clock_log = self.env_step + LOG_EVERY_ENV_STEPS
         if self._memory_watch and (message := self._memory_watch.check()):
-            self._bar.write(message, file=sys.stderr)
+            self._line.write(message)
         buffer = self.buffer
         if isinstance(buffer, CompactVectorReplayBuffer) and not self._cap_is_known:
             self._cap_is_known = buffer.is_capped
             if buffer.is_capped:
-                self._bar.write(
+                self._line.write(
                     f"replay buffer: its {format_bytes(buffer.max_bytes or 0)} hold "
-                    f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first",
-                    file=sys.stderr,
+                    f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first"
                 )
+        probed = self._probe.measure(self.policy, self.env_step)
+        train_return = self._train_return()
         values = {
             "train/epsilon": self._train_epsilon,
             "train/consolidation_coef": self.policy.consolidation_coef,
+            **({} if train_return is None else {"train/return": train_return}),
             **self._speeds_since_last_log(),
-            **{f"probe/{tag}": value for tag, value in self._probe.measure(self.policy).items()},
+            **{f"probe/{tag}": value for tag, value in probed.items()},
         }
         for tag, value in values.items():
             self.writer.add_scalar(tag, value, global_step=self.env_step)
@@ -287,10 +287,10 @@ class RunLogger(TensorboardLogger):
         self._train_seconds = self.train_seconds
         self._training_since = None
 
-    def _update_bar(self, activity: str) -> None:
+    def _update_line(self, activity: str, *, now: bool = False) -> None:
         evaluated = self.run.rows[-1].eval_return_mean if self.run.rows else None
-        returns = {"train": self._train_return(), "eval": evaluated}
-        figures = {name: f"{value:.2f}" for name, value in returns.items() if value is not None}
-        self._bar.set_description_str(activity, refresh=False)
-        self._bar.set_postfix({"RSS": format_bytes(self.monitor.rss()), **figures}, refresh=False)
-        self._bar.update(self.env_step - self._bar.n)
+        returns = {"return": self._train_return(), "eval": evaluated}
+        known = {name: f"{value:,.2f}" for name, value in returns.items() if value is not None}
+        rss, replay = map(format_bytes, (self.monitor.rss(), replay_nbytes(self.buffer)))
+        figures = {**known, "RSS": rss, "replay": replay}
+        self._line.update(activity, self.env_step, self.train_seconds, figures, now=now)

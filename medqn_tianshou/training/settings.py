@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+from medqn_tianshou.envs.registration import task_key
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import (
     CONSOLIDATION,
@@ -59,6 +60,11 @@ def memory_size(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoShorthands:
+    """A family without shorthands."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """The settings that all families share. Each value is checked, alone and against the others.
 
@@ -75,6 +81,10 @@ class TrainingSettings:
     # Where these are no settings of the family.
     optimizer, max_grad_norm, return_window = "adam", 0.0, 100
     options_class: ClassVar[type[RunOptions]] = RunOptions
+    shorthands: ClassVar[type] = NoShorthands
+    """Flags that stand for several settings, as a dataclass; :meth:`expand` replaces them."""
+    other_algorithm_names: ClassVar[Mapping[str, str]] = {}
+    """Earlier names of algorithms, which are still understood."""
     warmup_counts: ClassVar[bool] = False
     """Whether the random steps before the first update are the first of the run's steps, as in the
     paper's low-dimensional and MinAtar experiments, or come before them, as in Tianshou's Atari
@@ -179,11 +189,24 @@ class TrainingSettings:
             raise ConfigError(setting, getattr(self, setting), remedy)
 
     @classmethod
+    def canonical_task(cls, task: str, known: list[str]) -> str:
+        """Return the one name of a task that may be spelt in other ways, such as ``breakout``.
+
+        :param known: the tasks in the family's settings file.
+        """
+        return {task_key(name): name for name in known}.get(task_key(task), task)
+
+    @classmethod
     def check_task(cls, task: str, known: list[str]) -> None:
         """Refuse a task that the family does not have.
 
         :param known: the tasks in the family's settings file.
         """
+
+    @classmethod
+    def expand(cls, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace the shorthands among values given by hand."""
+        return dict(overrides)
 
     @classmethod
     def derive(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,9 +37,12 @@ class LeanTrainer(OffpolicyTrainer):
         self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
 
     def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
-        """Start from step 0, with an evaluation."""
+        """Start from step 0, with an evaluation, whose untrained policy is no best one."""
+        save_best, self.save_best_fn = self.save_best_fn, None
         with self._evaluating():
             super().reset(reset_collectors, reset_buffer)
+        self.save_best_fn = save_best
+        self.best_epoch = -1  # the next evaluation is the best so far
 
     def test_step(self) -> tuple[CollectStats, bool]:
         """Evaluate."""

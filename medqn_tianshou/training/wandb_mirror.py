@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from torch.utils.tensorboard import SummaryWriter
 
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_folder import RunFolder
 
@@ -144,8 +145,7 @@ def check_wandb(project: str | None, mode: Mode | None) -> None:
         remedy = "names no project; write PROJECT or ENTITY/PROJECT"
         raise ConfigError("wandb", repr(project), remedy)
     if find_spec("wandb") is None:
-        extra = "pip install 'medqn-tianshou[wandb]'"
-        raise ConfigError("wandb", project, f"needs W&B's package; {extra}")
+        raise ConfigError("wandb", project, f"needs W&B's package; {install_command('wandb')}")
 
 
 def open_wandb(

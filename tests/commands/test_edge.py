@@ -7,7 +7,7 @@ import sys
 import pytest
 from scripts import ROOT
 
-from medqn_tianshou.commands.edge import exit_code, run_main
+from medqn_tianshou.commands.edge import exit_code, loading, run_main
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,40 @@ def test_an_interruption_has_the_exit_code_of_its_signal(monkeypatch):
 
 
 @pytest.mark.process
-def test_a_reader_that_is_gone_ends_the_command_without_a_traceback():
-    command = [sys.executable, "-m", "medqn_tianshou", "train", "atari", "--help"]
+def test_ctrl_c_while_libraries_are_imported_ends_the_process_at_once():
+    script = """
+import os, signal, sys
+from medqn_tianshou.commands.edge import loading
+with loading():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000): pass
+    except KeyboardInterrupt:
+        print("a library continues")
+print("and so does the command")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_raises_again_once_they_are_loaded():
+    with loading():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with loading():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("arguments", [["train", "atari", "--help"], ["--version"]])
+def test_a_reader_that_is_gone_ends_the_command_without_a_traceback(arguments):
+    command = [sys.executable, "-m", "medqn_tianshou", *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

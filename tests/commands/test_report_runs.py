@@ -23,6 +23,7 @@ from medqn_tianshou.experiments.settings import (
     load_settings,
     resolve_settings,
 )
+from medqn_tianshou.files.extras import install_command
 
 pytestmark = pytest.mark.slow
 
@@ -270,4 +271,4 @@ def test_bad_input_is_one_line(tmp_path, capsys, short_runs, monkeypatch):
     damaged.write_text("{")
     assert "has no run to report" in error_of(capsys, tmp_path / "log", "--out", tmp_path)
     monkeypatch.setitem(sys.modules, "rliable", None)
-    assert "pip install 'medqn-tianshou[report]'" in error_of(capsys, results)
+    assert install_command("report") in error_of(capsys, results)

@@ -18,6 +18,7 @@ from medqn_tianshou.commands import main as command
 from medqn_tianshou.commands.sweep import command as sweep
 from medqn_tianshou.commands.sweep.executors import LocalExecutor, has_ray
 from medqn_tianshou.commands.sweep.runner import Runner
+from medqn_tianshou.files.extras import install_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra sweep")
@@ -117,6 +118,7 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
     code, said = finish(process)
     assert code == 0, said
     assert "8 of 8 runs finished" in said
+    assert f"medqn report {out / 'runs'} --out {out / 'report'}" in said
 
     assert len(folders(out)) == 8
     for folder in folders(out):
@@ -199,7 +201,7 @@ def test_bad_command_lines_get_one_line(tmp_path, capsys, monkeypatch):
     for flags, expected in (
         (["none.toml"], "none.toml cannot be read (No such file or directory)"),
         ([str(file), "--address", "auto", "--no-ray"], "--address: auto is Ray's"),
-        ([str(file), "--address", "auto"], "needs Ray; pip install 'medqn-tianshou[sweep]'"),
+        ([str(file), "--address", "auto"], f"needs Ray; {install_command('sweep')}"),
         ([str(file), "--retries", "-1"], "'-1' must be a whole number of at least 0"),
     ):
         with pytest.raises(SystemExit) as exit_info:
@@ -216,7 +218,7 @@ def test_without_ray_installed_the_sweep_says_so_and_uses_processes(tmp_path, ca
     file = write(tmp_path / "good.toml", GOOD)
     command.main(["sweep", str(file), "--out", str(tmp_path / "out")])
     assert isinstance(used[0], LocalExecutor)
-    line = "Ray is not installed (pip install 'medqn-tianshou[sweep]'): 1 at a time"
+    line = f"Ray is not installed ({install_command('sweep')}): 1 at a time"
     assert line in capsys.readouterr().out
 
 

@@ -35,7 +35,7 @@ def test_every_chart_draws_its_curves_and_the_hparams_tab_has_the_figures(tmp_pa
         for title, (_, tags) in charts.items()
     }
     assert [title for title, count in expected.items() if count == 0] == ["CUDA, MB"]
-    assert expected["return: training, evaluation"] == 2
+    assert expected["evaluation return"] == 1
 
     with serve(tmp_path) as address, browse() as driver:
         driver.set_window_size(*ALL_CHARTS)
@@ -51,8 +51,8 @@ def test_every_chart_draws_its_curves_and_the_hparams_tab_has_the_figures(tmp_pa
         text = driver.execute_script(TEXT)
         assert [category for category in LAYOUT if category not in text] == []
 
-        (final,) = events.Scalars("final/best_return")
-        words = ["buffer_size", "medqn-u", "final/best_return", f"{final.value:.5g}"]
+        final = events.Scalars("train/return")[-1]
+        words = ["buffer_size", "medqn-u", "train/return", f"{final.value:.5g}"]
         text = wait_for(
             driver,
             f"{address}/#hparams",

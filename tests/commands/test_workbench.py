@@ -1,6 +1,7 @@
 """The command medqn: what a user types, and what comes of it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 from scripts import words_of
 
 from medqn_tianshou.commands import agent, doctor, play
 from medqn_tianshou.commands import main as command
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.families import FAMILIES
+from medqn_tianshou.files.extras import install_command
 
 RUNS = {
     "lowdim": ("Catcher", "dqn"),
@@ -129,6 +131,23 @@ def test_a_gif_has_a_frame_per_step(tmp_path, capsys, family):
         assert len(np.unique(frame[:, middle:].reshape(-1, 3), axis=0)) >= 3
 
 
+def test_a_frame_says_from_where_to_where_its_scales_go(tmp_path, monkeypatch):
+    run = make_run(tmp_path, "lowdim", bias_of_action=1)
+    texts = []
+    draw_text = ImageDraw.ImageDraw.text
+
+    def note(self, place, text, *args, **kwargs):
+        texts.append(text)
+        draw_text(self, place, text, *args, **kwargs)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", note)
+    next(play.frames(agent.Agent(run, renders=True), 1, []))
+    scales = [re.search(r"(bars|curve) from (\S+) to (\S+)", text) for text in texts]
+    ends = {found[1]: (float(found[2]), float(found[3])) for found in scales if found}
+    assert ends["bars"][1] - ends["bars"][0] > 900
+    assert ends["curve"] == (ends["bars"][1],) * 2  # one step so far
+
+
 def test_gymnasiums_tasks_are_drawn_by_gymnasium(tmp_path):
     pytest.importorskip("pygame")
     pictures = {}
@@ -147,7 +166,7 @@ def test_without_pygame_one_line_names_the_extra(tmp_path, capsys, monkeypatch):
     run = make_run(tmp_path, "lowdim", "MountainCar-v0")
     error = error_of(capsys, "play", run, "--video", tmp_path / "out.gif")
     assert "MountainCar-v0 is drawn by Gymnasium" in error
-    assert "pip install 'medqn-tianshou[play]'" in error
+    assert install_command("play") in error
     assert not (tmp_path / "out.gif").exists()
 
 
@@ -176,7 +195,8 @@ def test_bad_policies_and_outputs_get_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     run = make_run(tmp_path / "run", "lowdim")
     assert "does not exist" in error_of(capsys, "evaluate", tmp_path / "none")
-    assert "holds no policy_best.pth" in error_of(capsys, "evaluate", tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert "holds no policy_best.pth" in error_of(capsys, "evaluate", tmp_path / "empty")
     assert "neither a .gif nor an .mp4" in error_of(capsys, "play", run, "--video", "a.avi")
     assert "record with --video out.gif" in error_of(capsys, "play", run)
     assert "folder that does not exist" in error_of(capsys, "play", run, "--video", "no/a.gif")
@@ -214,9 +234,12 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
     assert command.main(["doctor", "--logdir", str(tmp_path / "file/log")]) == 1
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for line, remedy in (
-        ("problem MinAtar libgame.so: cannot open", "medqn-tianshou[minatar]' --force-reinstall"),
-        ("warning Atari ROMs none", "pip install 'medqn-tianshou[atari]'"),
-        ("warning EnvPool not installed", "pip install 'medqn-tianshou[atari]'"),
+        (
+            "problem MinAtar libgame.so: cannot open",
+            "[minatar]' --force-reinstall",
+        ),
+        ("warning Atari ROMs none", install_command("atari")),
+        ("warning EnvPool not installed", install_command("atari")),
         ("warning shared memory", "docker run --shm-size 1g"),
         ("problem log folder", "--logdir FOLDER"),
         ("problem tianshou 0.1", "pip install 'tianshou<1.3,>=1.2'"),
@@ -232,7 +255,9 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
     [
         ("medqn tr", ["train"]),
         ("medqn train ", ["atari", "minatar", "lowdim"]),
-        ("medqn train lowdim --help", ["--help"]),
+        ("medqn train lowdim --help", ["--help", "--help-all"]),
+        ("medqn train lowdim --task C", ["Catcher"]),
+        ("medqn train atari --task Qb", ["Qbert"]),
         ("medqn train lowdim --algo dq", ["dqn", "dqn-s"]),
         ("medqn train lowdim --lambda", ["--lambda-start", "--lambda-end", "--lambda-steps"]),
         ("medqn reproduce fig4", ["fig4a", "fig4b", "fig4c", "fig4d"]),
@@ -252,6 +277,34 @@ def test_completion_knows_commands_and_flags(capsys, tmp_path, line, expected):
     bash = Path("/bin/bash")
     answer = subprocess.run([bash, "-c", ask], capture_output=True, text=True, check=True)
     assert sorted(answer.stdout.split()) == sorted(expected)
+
+
+def test_fish_completes_the_values_of_flags(capsys):
+    pytest.importorskip("shtab")
+    assert command.main(["completion", "fish"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for flag, value in (("algo", "medqn-u"), ("task", "MountainCar-v0"), ("replay", "compact")):
+        found = [line for line in lines if f"-l {flag} " in line and value in line]
+        assert found, f"--{flag} {value}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_help_has_the_usual_flags_and_help_all_the_rest(capsys, family):
+    shown = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as exit_info:
+            command.main(["train", family, flag])
+        assert exit_info.value.code == 0
+        shown[flag] = set(re.findall(r"^  (?:-h, )?(--[\w-]+)", capsys.readouterr().out, re.M))
+    assert len(shown["--help"]) <= 15
+    assert {"--task", "--algo", "--steps", "--seed", "--resume"} <= shown["--help"]
+    assert shown["--help-all"] > shown["--help"] | {"--gamma", "--keep-checkpoints"}
+
+
+def test_a_misspelt_flag_gets_the_nearest_one(capsys):
+    line = error_of(capsys, "train", "lowdim", "--bufer-size", "100")
+    assert line.endswith("unrecognized arguments: --bufer-size 100; did you mean --buffer-size?")
+    assert "did you mean --episodes?" in error_of(capsys, "evaluate", "run", "--epsodes", "3")
 
 
 def test_every_command_has_help_and_an_unknown_flag_is_refused(capsys):

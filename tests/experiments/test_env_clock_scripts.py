@@ -244,7 +244,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
             "--algo dqn --lambda-end 1",
             ["--lambda-end", "1.0", "--algo medqn-u or medqn-r"],
         ),
-        ("minatar", "--game brekout", ["--game", "'brekout'", "breakout"]),
+        ("minatar", "--game brekout", ["--task", "'brekout'", "breakout"]),
         ("minatar", "--eps-train 2", ["--eps-train", "'2'", "at most 1"]),
     ],
 )

@@ -102,7 +102,7 @@ def test_atari_pixels_enter_as_bytes():
     ],
 )
 def test_lambda_keeps_its_slope_in_a_shortened_run(family, task, length, at, expected):
-    algo = {"minatar": "medqn-r", "lowdim": "medqn-u", "atari": "medqn"}[family]
+    algo = {"minatar": "medqn-r", "lowdim": "medqn-u", "atari": "medqn-r"}[family]
     settings = FAMILIES[family].settings(task, algo=algo, **length)
     space = gym.spaces.Box(-1, 1, (2,), np.float32)
     policy = build_policy(

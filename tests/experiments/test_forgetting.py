@@ -14,7 +14,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_counts_in_the_table_are_those_of_the_file(tmp_path, capsys):
-    assert forgetting.main(["--steps", "1300", "--out", str(tmp_path)]) == 0
+    typed = ["--budget", "1300", "--out", str(tmp_path)]
+    assert forgetting.main(typed, "medqn reproduce fig2") == 0
     with (tmp_path / "changes.csv").open() as file:
         rows = list(csv.DictReader(file))
     printed = capsys.readouterr().out
@@ -29,6 +30,12 @@ def test_counts_in_the_table_are_those_of_the_file(tmp_path, capsys):
         assert int(count) == len(actions) - 1
     assert (tmp_path / "fig2.png").stat().st_size > 10_000
     assert not (tmp_path / "unfinished").exists()
+    page = (tmp_path / "README.md").read_text()
+    assert f"Command: `medqn reproduce fig2 --budget 1300 --out {tmp_path}`." in page
+    with pytest.raises(SystemExit):
+        forgetting.main(typed)
+    assert "replace them with --overwrite" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == page
 
 
 def test_a_resumed_run_drops_what_was_logged_after_its_checkpoint(tmp_path):

@@ -121,8 +121,8 @@ def test_choices_are_those_of_the_code_they_are_for(declared, meant):
         ({"buffer_size": 20}, "buffer_size", "take at least 32"),
         ({"training_num": 3}, "training_num", "choose a divisor"),
         ({"bufer_size": 20}, "bufer_size", "did you mean buffer_size?"),
-        ({"algo": "sarsa"}, "algo", "choose from medqn, dqn"),
-        ({"task": "Qbert"}, "task", "did you mean QbertNoFrameskip-v4?"),
+        ({"algo": "sarsa"}, "algo", "choose from medqn-r, dqn"),
+        ({"task": "Qbrt"}, "task", "did you mean QbertNoFrameskip-v4?"),
     ],
 )
 def test_a_bad_value_raises_an_error_with_setting_value_and_remedy(overrides, setting, remedy):

@@ -78,7 +78,8 @@ def test_consolidation_inputs_stay_within_the_first_interval(monkeypatch):
 @pytest.fixture
 def run(read_csv):
     def write_figure(out, *flags):
-        assert command.main(["--updates", "20", "--out", str(out), *flags]) == 0
+        typed = ["--updates", "20", "--out", str(out), *flags]
+        assert command.main(typed, "medqn reproduce fig1") == 0
         return read_csv(out / "errors.csv")
 
     return write_figure
@@ -122,7 +123,7 @@ def test_the_command_writes_its_files_and_prints_what_they_hold(tmp_path, capsys
     table = text[: text.index("files:")]
     assert table in readme
     for part in (
-        f"python lowdim/sine.py --seeds 3 --updates 20 --out {out}",
+        f"`medqn reproduce fig1 --updates 20 --out {out} --seeds 3`",
         "seeds 0 to 2",
         f"torch {torch.__version__}",
         f"numpy {np.__version__}",
@@ -134,7 +135,16 @@ def test_one_seed_is_printed_as_it_is_and_runs_repeat(tmp_path, capsys, run):
     rows = run(tmp_path, "--seeds", "1")
     numbers = [cell for cells in printed_errors(capsys.readouterr().out).values() for cell in cells]
     assert numbers == [[pytest.approx(float(row["mse"]), rel=0.051)] for row in rows]
-    assert run(tmp_path, "--seeds", "1") == rows
+    assert run(tmp_path, "--seeds", "1", "--overwrite") == rows
+
+
+def test_results_are_replaced_only_where_the_user_says_so(tmp_path, run, error_line):
+    run(tmp_path, "--seeds", "1")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    line = error_line(command.main, "--out", tmp_path, "--seeds", "2", "--updates", "10")
+    assert line.endswith("has results; name another folder, or replace them with --overwrite")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert len(run(tmp_path, "--seeds", "2", "--overwrite")) == 16
 
 
 def test_the_published_table_follows_from_the_published_errors():

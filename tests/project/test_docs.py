@@ -19,8 +19,9 @@ from medqn_tianshou.experiments.figures import load_figures
 from medqn_tianshou.experiments.settings import load_settings
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+SCRIPTS = ("atari", "minatar", "lowdim")
 PARSERS = {
-    **{f"{name}/{name}_medqn.py": partial(make_train_parser, name) for name in FAMILIES},
+    **{f"{name}/{name}_medqn.py": partial(make_train_parser, name) for name in SCRIPTS},
     "lowdim/sine.py": sine.make_parser,
     "lowdim/forgetting.py": forgetting.make_parser,
     "lowdim/lowdim_figures.py": lambda: make_figures_parser(load_figures("lowdim")),

@@ -93,11 +93,35 @@ def test_hparams_hold_the_settings_and_the_final_figures(run, events):
     experiment = plugin_data_pb2.HParamsPluginData.FromString(
         plugin_content(events, "_hparams_/experiment")
     ).experiment
-    names = {info.name.tag.removeprefix("final/") for info in experiment.metric_infos}
-    assert {"final_return", "peak_rss_mb", "buffer_mb", "steps_per_s"} <= names
-    for name in names:
-        (event,) = events.Scalars(f"final/{name}")
-        assert event.value == pytest.approx(summary[name], rel=1e-6)
+    names = {info.name.tag for info in experiment.metric_infos}
+    last = {name: events.Scalars(name)[-1].value for name in names - {"test/returns_stat/mean"}}
+    assert last["train/return"] == pytest.approx(summary["final_return"], rel=1e-6)
+    assert last["memory/peak_rss_mb"] == pytest.approx(summary["peak_rss_mb"], rel=1e-6)
+    assert last["memory/buffer_mb"] == pytest.approx(summary["buffer_mb"], rel=1e-6)
+
+
+def test_every_scalar_is_logged_once_a_step(events):
+    twice = {
+        tag: steps
+        for tag in events.Tags()["scalars"]
+        if len(steps := [event.step for event in events.Scalars(tag)]) != len(set(steps))
+    }
+    assert twice == {}
+    assert not [tag for tag in events.Tags()["scalars"] if tag.startswith("final/")]
+
+
+def test_the_training_return_is_that_of_the_last_episodes(run, events, read_csv):
+    episodes = [(int(r["env_step"]), float(r["return"])) for r in read_csv(run / "episodes.csv")]
+    assert len(episodes) > 10
+    for event in events.Scalars("train/return"):
+        expected = np.mean([value for step, value in episodes if step <= event.step])
+        assert event.value == pytest.approx(expected, rel=1e-6)
+    assert "train/returns_stat/mean" not in events.Tags()["scalars"]
+
+
+def test_no_chart_mixes_training_and_evaluation():
+    charts = [tags for category in LAYOUT.values() for _, tags in category.values()]
+    assert not [tags for tags in charts if {tag.split("/")[0] for tag in tags} >= {"train", "test"}]
 
 
 class Table(torch.nn.Module):
@@ -124,11 +148,12 @@ def add(buffer, *states):
 
 def test_the_probe_compares_with_the_target_network_and_with_the_last_time():
     buffer = add(VectorReplayBuffer(16, 1), *[0, 1] * 8)
-    probe = Probe(buffer, size=16)
+    probe = Probe(buffer, env_steps=100_000, size=16)
     policy = SimpleNamespace(
         model=Table([[1.0, 2.0], [5.0, -7.0]]), model_old=Table([[0.0, 2.0], [5.0, -6.0]])
     )
-    first = probe.measure(policy)
+    first = probe.measure(policy, 4000)
+    probe._next_sample = 9000  # see the test of the schedule
     states = probe._states.flatten()
     share = states.mean()  # of state 1 among the states drawn
     assert 0 < share < 1
@@ -136,30 +161,50 @@ def test_the_probe_compares_with_the_target_network_and_with_the_last_time():
         {"q_mean": 2 + 3 * share, "q_abs_max": 7.0, "target_drift": np.sqrt(0.5)}
     )
     add(buffer, *[2] * 16)  # other states now; the probe keeps its own
-    assert probe.measure(policy)["churn"] == 0
+    assert probe.measure(policy, 5000)["churn"] == 0
     policy.model.q[1] = torch.tensor([0.0, 1.0])
-    continued = Probe(VectorReplayBuffer(16, 1), size=16)
+    continued = Probe(VectorReplayBuffer(16, 1), env_steps=100_000, size=16)
     continued.load_state_dict(probe.state_dict())
-    assert probe.measure(policy)["churn"] == pytest.approx(share)
-    assert continued.measure(policy)["churn"] == pytest.approx(share)
-    assert probe.measure(policy)["churn"] == 0
+    assert probe.measure(policy, 5000)["churn"] == pytest.approx(share)
+    assert continued.measure(policy, 5000)["churn"] == pytest.approx(share)
+    assert probe.measure(policy, 5000)["churn"] == 0
     assert (probe._states.flatten() == states).all()
+
+
+def test_the_probe_takes_new_states_on_a_schedule_and_compares_the_same_ones():
+    buffer = add(VectorReplayBuffer(16, 1), *[0] * 16)
+    policy = SimpleNamespace(model=Table([[1.0, 2.0]] * 3), model_old=Table([[1.0, 2.0]] * 3))
+    probe = Probe(buffer, env_steps=200_000, size=16)
+    probe.measure(policy, 0)
+    add(buffer, *[1] * 16)
+    probe.measure(policy, 1000)  # on the first states, then it takes new ones
+    assert set(probe._states.flatten()) == {1}
+    policy.model.q[0] = torch.tensor([2.0, 1.0])
+    assert probe.measure(policy, 1500)["churn"] == 0
+    policy.model.q[1] = torch.tensor([2.0, 1.0])
+    add(buffer, *[2] * 16)
+    assert probe.measure(policy, 2000)["churn"] == 1
+    assert set(probe._states.flatten()) == {2}
+    assert probe.measure(policy, 2500)["churn"] == 0
+    assert probe._next_sample == 4000
+    probe.measure(policy, 40_000)
+    assert probe._next_sample == 50_000  # a twentieth of the run later
 
 
 def test_the_probe_waits_for_enough_states_and_leaves_all_random_streams_alone():
     buffer = add(VectorReplayBuffer(16, 1), 0, 1)
     policy = SimpleNamespace(model=Table([[1.0, 2.0]] * 2), model_old=Table([[1.0, 2.0]] * 2))
-    probe = Probe(buffer, size=4)
-    assert probe.measure(policy) == {}
+    probe = Probe(buffer, env_steps=100_000, size=4)
+    assert probe.measure(policy, 5000) == {}
     add(buffer, 0, 1)
-    assert probe.measure(policy)
+    assert probe.measure(policy, 5000)
     np.random.seed(3)
     torch.manual_seed(3)
     untouched = add(VectorReplayBuffer(16, 1), 0, 1, 0, 1)
     expected = np.random.rand(), torch.rand(1), untouched.sample_indices(8).tolist()
     np.random.seed(3)
     torch.manual_seed(3)
-    assert Probe(buffer, size=4).measure(policy)
+    assert Probe(buffer, env_steps=100_000, size=4).measure(policy, 0)
     assert np.random.rand() == expected[0]
     assert torch.rand(1) == expected[1]
     assert buffer.sample_indices(8).tolist() == expected[2]

@@ -88,7 +88,7 @@ def test_environments_that_cannot_be_put_back_start_new_episodes(
     steps = {tag: [step for step, _ in points] for tag, points in scalars(killed).items()}
     assert steps["test/returns_stat/mean"] == [0, 80, 160]
     # The clocks are logged with each evaluation, and at the start and the end, as ever.
-    assert steps["train/epsilon"] == [0, 0, 80, 160, 160]
+    assert steps["train/epsilon"] == [0, 80, 160]
     for tag_steps in steps.values():
         assert tag_steps == sorted(tag_steps)
 

@@ -12,6 +12,7 @@ from resume_runs import LOWDIM, resume, run_folder, scalars, train, train_and_ki
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from medqn_tianshou.commands import train as train_command
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training import wandb_mirror
 from medqn_tianshou.training.loop import Training
 
@@ -208,7 +209,7 @@ def test_a_server_that_refuses_stops_a_new_run_but_not_one_that_goes_on(
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (["--wandb", "medqn"], "medqn needs W&B's package; pip install 'medqn-tianshou[wandb]'"),
+        (["--wandb", "medqn"], f"medqn needs W&B's package; {install_command('wandb')}"),
         (["--wandb", "someone/"], "'someone/' names no project; write PROJECT"),
         (["--wandb-mode", "offline"], "offline logs nothing by itself; add --wandb PROJECT"),
     ],

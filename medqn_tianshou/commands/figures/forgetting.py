@@ -1,13 +1,12 @@
 """Figure 2: the greedy action of one MountainCar state over training, and how often it changes.
 
-Each algorithm is trained as by lowdim.py, with the paper's settings. Example:
+Each algorithm is trained as by `medqn train lowdim`, with the paper's settings. Example:
 
   %(prog)s --seeds 1 --jobs 2
 """
 
 import csv
 import json
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -131,9 +130,7 @@ def make_parser(prog: str | None = None) -> Parser:
     add_figure_arguments(parser, seeds="1")
     count = number(int, at_least=1)
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default: 1)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("docs/results/fig2"), help="where to write"
-    )
+    parser.add_out(Path("docs/results/fig2"))
     return parser
 
 
@@ -142,10 +139,10 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     sweep = with_length(read_sweep(FILE), args.seeds, args.steps)
-    words = ["python", "lowdim/forgetting.py", "--seeds", str(len(sweep.seeds))]
-    words += [] if args.steps is None else ["--steps", str(args.steps)]
+    parser.check_overwrite(args)
+    typed = parser.typed(arguments)
     return run_command(
         parser,
         args.out,
-        lambda: write_figure(sweep, args.out, jobs=args.jobs, command=shlex.join(words)),
+        lambda: write_figure(sweep, args.out, jobs=args.jobs, command=typed),
     )

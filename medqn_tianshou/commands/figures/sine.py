@@ -7,7 +7,6 @@ The defaults are the paper's. Example:
 
 import csv
 import platform
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import sqrt
@@ -100,10 +99,8 @@ def draw_panel(axis: Axes, runs: Runs) -> None:
     axis.set(xlabel="x", xlim=(0, 2), ylim=(-2.4, 2.4), xticks=np.arange(0, 2.1, 0.5))
 
 
-def readme_text(*, seeds: int, updates: int, out: Path, errors: str) -> str:
+def readme_text(*, seeds: int, command: str, errors: str) -> str:
     """Write the page; ``errors`` is the table of errors."""
-    words = ["python", "lowdim/sine.py", "--seeds", seeds, "--updates", updates]
-    command = shlex.join(map(str, [*words, "--out", out.as_posix()]))
     used = "seed 0" if seeds == 1 else f"seeds 0 to {seeds - 1}"
     statistic = "error" if seeds == 1 else f"mean ± standard error (and median) over {seeds} seeds"
     return f"""{TITLE}
@@ -136,10 +133,10 @@ def make_parser(prog: str | None = None) -> Parser:
     for flags, kind, default, text in (
         (["--seeds"], COUNT, 5, "run seeds 0 to this minus 1; the figure shows seed 0"),
         (["--updates", "--budget"], COUNT, UPDATES_PER_STAGE, "updates in each of the two stages"),
-        (["--out"], Path, Path("docs/results/fig1"), "folder for the picture, CSV and page"),
     ):
         help_text = f"{text} (default: %(default)s)"
         parser.add_argument(*flags, type=kind, default=default, help=help_text)
+    parser.add_out(Path("docs/results/fig1"))
     return parser
 
 
@@ -156,6 +153,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     parser = make_parser(prog)
     args = parser.parse_args(arguments)
     prepare_folder(parser, args.out)
+    parser.check_overwrite(args)
     # The networks are tiny: more threads only wait for each other.
     torch.set_num_threads(1)
     rows: list[ErrorRow] = []
@@ -169,7 +167,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     write_csv(args.out / "errors.csv", list(map(asdict, rows)))
     draw(args.out / "fig1.png", runs)
     errors = error_table(args.out / "errors.csv")
-    text = readme_text(seeds=args.seeds, updates=args.updates, out=args.out, errors=errors)
+    text = readme_text(seeds=args.seeds, command=parser.typed(arguments), errors=errors)
     (args.out / "README.md").write_text(text, encoding="utf-8")
     print(f"{errors}\nfiles: {args.out}")
     return 0

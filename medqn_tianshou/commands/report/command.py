@@ -19,11 +19,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from medqn_tianshou.commands.finding import find_folders
 from medqn_tianshou.commands.parsing import Parser, existing_folder, number
 from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curves
 from medqn_tianshou.commands.report.groups import group_runs
 from medqn_tianshou.commands.report.page import write_report
 from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun, find_runs, read_runs
+from medqn_tianshou.files.extras import install_command
 
 BOUNDS = "TASK=LOW:HIGH"
 HELP = {
@@ -43,7 +45,7 @@ HELP = {
 def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
-    text = "run folders, or folders to search for them"
+    text = "run folders, folders to search for them, or tasks, whose runs in log are taken"
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help=text)
     flags: dict[str, dict[str, Any]] = {
         "--out": {"type": Path, "default": Path("report")},
@@ -78,7 +80,7 @@ def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
     try:
         import rliable.library  # noqa: F401 (may be missing, or not fit what it builds on)
     except ImportError as error:
-        parser.error(f"the statistics need rliable ({error}); pip install 'medqn-tianshou[report]'")
+        parser.error(f"the statistics need rliable ({error}); {install_command('report')}")
     check_out(parser, args.out)
     options = Options(
         metric=args.metric or ("eval" if all(run.evaluations for run in runs) else "train"),
@@ -112,7 +114,8 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
     files: list[Path] = []
     for folder in args.runs:
         try:
-            found = find_runs(existing_folder(str(folder)))
+            places = find_folders(folder)
+            found = [file for p in places for file in find_runs(existing_folder(str(p)))]
         except argparse.ArgumentTypeError as error:
             parser.error(f"argument RUNS: {error}")
         if not found:

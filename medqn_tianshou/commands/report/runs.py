@@ -155,7 +155,7 @@ def _name_of(file: Path) -> str:
 
 
 def _algorithm(algo: str, settings: Settings) -> str:
-    if algo == "medqn":  # Atari's, where a setting decides which of the two it is
+    if algo.startswith("medqn") and "sampling" in settings:  # Atari has a flag for it
         return _NAMES_BY_SAMPLING.get(settings["sampling"].value, algo)
     return PAPER_NAMES.get(algo, algo)
 

@@ -39,6 +39,7 @@ from medqn_tianshou.commands.sweep.file import SweepFileError, read_studies
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.commands.sweep.runner import Runner
 from medqn_tianshou.commands.sweep.table import SweepTable, align
+from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.files.lock import InUseError, ProcessLock
 from medqn_tianshou.training.memory import format_bytes
 from medqn_tianshou.training.run_config import RunConfigError, read_config
@@ -128,6 +129,9 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
             file=sys.stderr,
         )
     print(f"{len(plans) - len(failed)} of {len(plans)} runs finished: {out / 'runs'}")
+    if len(failed) < len(plans):
+        command = f"{installed_command('medqn')} report {out / 'runs'} --out {out / 'report'}"
+        print(f"report them: {command}")
     return 1 if failed else 0
 
 

@@ -13,10 +13,11 @@ from typing import Any
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.sweep import attempts
 from medqn_tianshou.commands.sweep.plans import RunPlan
+from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.memory import format_bytes, memory_limit
 
-EXTRA = "pip install 'medqn-tianshou[sweep]'"
+EXTRA = install_command("sweep")
 OBJECT_STORE_NBYTES = 80_000_000
 """About the least that Ray accepts: runs return an exit code and nothing else."""
 

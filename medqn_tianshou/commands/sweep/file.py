@@ -141,7 +141,8 @@ def _sweep(content: dict[str, Any], default_name: str) -> Sweep:
         _check_known(key, KEYS, "a key of a sweep", key, value)
     family: Any = content.get("family")
     _check_known(family, list(FAMILIES), "a family", "family", family)
-    algorithms = _strings("algorithms", content.get("algorithms"), FAMILIES[family].algorithms)
+    names = [*FAMILIES[family].algorithms, *FAMILIES[family].settings_class.other_algorithm_names]
+    algorithms = _strings("algorithms", content.get("algorithms"), names)
     settings, own = _settings_tables(content.get("settings", {}), family, algorithms)
     return Sweep(
         name=_name("name", content.get("name", default_name)),

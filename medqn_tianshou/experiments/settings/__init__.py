@@ -21,6 +21,7 @@ from medqn_tianshou.experiments.settings.files import (
     load_settings,
     resolve_settings,
 )
+from medqn_tianshou.experiments.settings.gymnasium import GymSettings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfig
 from medqn_tianshou.training.settings import Setting, Settings, TrainingSettings
@@ -30,6 +31,7 @@ __all__ = [
     "AtariOptions",
     "AtariSettings",
     "EnvClockSettings",
+    "GymSettings",
     "LowDimSettings",
     "MinAtarSettings",
     "Setting",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 SETTINGS_CLASSES: dict[str, type[TrainingSettings]] = {
-    cls.family: cls for cls in (AtariSettings, MinAtarSettings, LowDimSettings)
+    cls.family: cls for cls in (AtariSettings, MinAtarSettings, LowDimSettings, GymSettings)
 }
 """The settings classes by the names of their families."""
 

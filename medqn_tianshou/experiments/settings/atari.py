@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from medqn_tianshou.experiments.settings.files import load_settings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import (
     CONSOLIDATION,
     DQN,
     FILES,
+    MOST_STEPS,
     RUN,
     Count,
     Flag,
@@ -71,6 +73,17 @@ class AtariOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AtariShorthands:
+    """Flags that stand for several settings of an Atari run."""
+
+    steps: Annotated[
+        int | None,
+        Range(at_least=1, at_most=MOST_STEPS),
+        Flag("environment steps of the run, instead of --epoch", RUN, "epoch x step-per-epoch"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AtariSettings(TrainingSettings):
     """The settings of a run on an Atari game."""
 
@@ -81,14 +94,16 @@ Train MeDQN, or the DQN it is measured against, on an Atari game.
 
 The defaults for a game and an algorithm are those of the released code. Examples:
 
-  %(prog)s --task QbertNoFrameskip-v4 --buffer-size 100000
-  %(prog)s --task PhoenixNoFrameskip-v4 --algo dqn --memory-cap 8G
-  %(prog)s --task QbertNoFrameskip-v4 --watch --resume-path RUN/policy_best.pth
+  %(prog)s --task Qbert --buffer-size 100000
+  %(prog)s --task Phoenix --algo dqn --memory-cap 8G
+  %(prog)s --task Qbert --watch --resume-path RUN/policy_best.pth
 """
     default_task: ClassVar[str] = "QbertNoFrameskip-v4"
     options_class: ClassVar[type[RunOptions]] = AtariOptions
+    shorthands: ClassVar[type] = AtariShorthands
+    other_algorithm_names: ClassVar[Mapping[str, str]] = {"medqn": "medqn-r"}
 
-    task: Annotated[str, Flag("the game", RUN, "Qbert")]
+    task: Annotated[str, Flag("the game, e.g. Qbert or ALE/Qbert-v5", RUN, "Qbert")]
     epoch: Annotated[Count, Flag("epochs; each ends with an evaluation", RUN)]
     step_per_epoch: Annotated[Count, Flag("environment steps per epoch, 4 frames each", RUN)]
     training_num: Annotated[
@@ -124,6 +139,32 @@ The defaults for a game and an algorithm are those of the released code. Example
         Sampling,
         Flag("states to consolidate on: MeDQN(R), MeDQN(U), or half of each", CONSOLIDATION),
     ]
+
+    @classmethod
+    def canonical_task(cls, task: str, known: list[str]) -> str:
+        """Return the one name of a game, e.g. QbertNoFrameskip-v4 of qbert."""
+        if task.endswith("NoFrameskip-v4"):
+            return task
+        from medqn_tianshou.envs.atari import atari_tasks  # takes seconds
+
+        return super().canonical_task(task, [*atari_tasks(), *known])
+
+    @classmethod
+    def expand(cls, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace the length of a run by epochs; a short run has one of its own length."""
+        values = dict(overrides)
+        steps = values.pop("steps", None)
+        if steps is None:
+            return values
+        if "epoch" in values:
+            raise ConfigError("steps", steps, "is the run's length, as is --epoch; leave one out")
+        usual = load_settings(cls.family)["common"]["step_per_epoch"]["value"]
+        length = min(values.get("step_per_epoch", usual), steps)
+        if steps % length:
+            fewer = steps // length * length
+            remedy = f"has no whole number of epochs of {length}; take {fewer} or {fewer + length}"
+            raise ConfigError("steps", steps, f"{remedy}, or another --step-per-epoch")
+        return {**values, "epoch": steps // length, "step_per_epoch": length}
 
     @classmethod
     def derive(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +217,7 @@ The defaults for a game and an algorithm are those of the released code. Example
     @property
     def run_names(self) -> tuple[str, ...]:
         """The folders that lead to the run's folder."""
-        algorithm = self.algo if self.algo == "dqn" else f"{self.algo}-{self.sampling}"
+        algorithm = self.algo if self.sampling == "real" else f"{self.algo}-{self.sampling}"
         return self.task, algorithm, str(self.seed)
 
     @property

@@ -109,12 +109,12 @@ The defaults for a game and an algorithm are the paper's (Tables 7 to 10) and th
 code; freeway: our choice.
 Needs the extra `minatar`, a package under the GPL. Examples:
 
-  %(prog)s --game breakout --algo medqn-u
-  %(prog)s --game seaquest --algo dqn --seed 3
+  %(prog)s --task breakout --algo medqn-u
+  %(prog)s --task seaquest --algo dqn --seed 3
 """
     default_task: ClassVar[str] = "breakout"
 
-    task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", name="--game")]
+    task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", aliases=("--game",))]
     seaquest_oxygen: Annotated[
         Literal["fixed", "flash"],
         Flag("Seaquest's oxygen bar: of the installed MinAtar, or flash: of MinAtar 1.0.10", RUN),

@@ -39,9 +39,10 @@ def resolve_settings(
     :param overrides: values given by hand, which win over those of the file.
     :raises ConfigError: if a value does not fit.
     """
-    family, overrides = settings_class.family, overrides or {}
+    family, overrides = settings_class.family, settings_class.expand(overrides or {})
     data, known = load_settings(family), algorithms(family)
-    task, algo = task or settings_class.default_task, algo or known[0]
+    task = settings_class.canonical_task(task or settings_class.default_task, list(data["task"]))
+    algo = settings_class.other_algorithm_names.get(algo or known[0], algo or known[0])
     if algo not in known:
         raise ConfigError("algo", algo, f"is unknown; choose from {', '.join(known)}")
     settings_class.check_task(task, list(data["task"]))

@@ -1,0 +1,93 @@
+"""The line on the terminal that shows how far a run is."""
+
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+
+WINDOW_SECONDS = 60.0
+"""Of training, which steps/s are measured over: those of a whole run hide what happens now."""
+_SEPARATOR = " | "
+_TERMINAL_SECONDS, _FILE_SECONDS = 0.5, 60.0
+
+
+class ProgressLine:
+    """Draws one line over and over on a terminal, and a line a minute in a file.
+
+    :param total: the environment steps of the run.
+    :param shown: False draws nothing.
+    """
+
+    def __init__(self, total: int, *, shown: bool) -> None:
+        self._total = total
+        self._shown = shown
+        self._on_terminal = sys.stderr.isatty()
+        self._interval = _TERMINAL_SECONDS if self._on_terminal else _FILE_SECONDS
+        self._next_drawing = 0.0
+        self._samples: deque[tuple[float, int]] = deque()  # training seconds, environment step
+
+    def update(
+        self,
+        activity: str,
+        env_step: int,
+        train_seconds: float,
+        figures: Mapping[str, str],
+        *,
+        now: bool = False,
+    ) -> None:
+        """Note how far the run is, and draw the line if it is time to.
+
+        :param train_seconds: time spent training, warm-up and evaluation excluded.
+        :param figures: what to show, the most important first and the least important last.
+        :param now: draw in any case.
+        """
+        if not self._samples or train_seconds > self._samples[-1][0]:
+            self._samples.append((train_seconds, env_step))
+        while len(self._samples) > 2 and self._samples[1][0] <= train_seconds - WINDOW_SECONDS:
+            self._samples.popleft()
+        if not self._shown or (time.monotonic() < self._next_drawing and not now):
+            return
+        self._next_drawing = time.monotonic() + self._interval
+        columns = shutil.get_terminal_size().columns - 1 if self._on_terminal else None
+        text = self.text(activity, env_step, figures, columns)
+        line = f"\r{text}\x1b[K" if self._on_terminal else f"{text}\n"
+        print(line, end="", file=sys.stderr, flush=True)
+
+    def text(
+        self, activity: str, env_step: int, figures: Mapping[str, str], columns: int | None
+    ) -> str:
+        """Write the line; where the columns do not suffice, its end is left out, part by part."""
+        *first, last = (f"{name} {value}" for name, value in figures.items())
+        parts = [f"{activity} {env_step / self._total:.0%}", *first]
+        if speed := self.steps_per_s:
+            left = max(self._total - env_step, 0) / speed
+            parts += [f"{speed:,.0f} steps/s", f"{_duration(left)} left"]
+        parts += [f"{env_step:,} of {self._total:,} steps", last]
+        while columns is not None and len(_SEPARATOR.join(parts)) > columns and len(parts) > 1:
+            parts.pop()
+        return _SEPARATOR.join(parts)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Environment steps per second over the last minute of training."""
+        if len(self._samples) < 2:
+            return None
+        (first_time, first_step), (last_time, last_step) = self._samples[0], self._samples[-1]
+        return (last_step - first_step) / (last_time - first_time)
+
+    def write(self, message: str) -> None:
+        """Print a message above the line."""
+        over = "\r\x1b[K" if self._shown and self._on_terminal else ""
+        print(f"{over}{message}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave the line as it is; what is printed next begins below it."""
+        if self._shown and self._on_terminal:
+            print(file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,}:{minutes:02d}:{seconds:02d}"
