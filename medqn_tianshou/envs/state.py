@@ -11,9 +11,12 @@ from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.files.generators import generator_state, set_generator_state
+from medqn_tianshou.files.schema import array, check_at, list_of, whole
 
 # Any, because Gymnasium types the state of these classes too narrowly.
 _WITH_STATE: Any = (MountainCarEnv, AcrobotEnv)
+_FAR = 100.0
+"""Beyond all positions, angles and velocities of these."""
 
 
 @runtime_checkable
@@ -58,14 +61,15 @@ def set_envs_state(envs: BaseVectorEnv, state: dict[str, Any]) -> None:
     base: Any = env.unwrapped
     if isinstance(base, _WITH_STATE):
         saved = state["game"]["state"]
-        if np.shape(saved) != np.shape(base.state):
-            raise ValueError(f"a state of shape {np.shape(saved)} is not one of this environment")
+        array(None, *np.shape(base.state), at_least=-_FAR, at_most=_FAR)(saved)
         base.state = saved
     else:
         base.set_game_state(state["game"])
     set_generator_state(base.np_random, state["generator"])
     set_generator_state(env.action_space.np_random, state["action_space"])
-    for limit, elapsed in zip(_time_limits(env), state["elapsed"], strict=True):
+    limits = _time_limits(env)
+    check_at("elapsed", list_of(whole(), len(limits)), state["elapsed"])
+    for limit, elapsed in zip(limits, state["elapsed"], strict=True):
         limit._elapsed_steps = elapsed
 
 

@@ -92,6 +92,37 @@ def example_transitions(observation_space: Any, count: int) -> Batch:
     )
 
 
+def check_replay(
+    found: CompactVectorReplayBuffer | None, own: ReplayBuffer, envs: BaseVectorEnv
+) -> None:
+    """Check that the compact buffer of a checkpoint, if any, can take the place of a run's own.
+
+    :raises ValueError: if it cannot.
+    """
+    if not isinstance(own, CompactVectorReplayBuffer) or found is None:
+        if isinstance(own, CompactVectorReplayBuffer) or found is not None:
+            raise ValueError("the replay buffer is of another kind")
+        return
+    if (found.maxsize, found.buffer_num, found.options, found.keep) != (
+        own.maxsize, own.buffer_num, own.options, own.keep,
+    ):  # fmt: skip
+        raise ValueError(f"the replay buffer is not like this run's ({found!r})")
+    space, action_space = envs.observation_space[0], envs.action_space[0]
+    for part in found.buffers:
+        if not len(part):
+            raise ValueError("the replay buffer of an environment is empty")
+        stored = {name: (store.shape, store.dtype) for name, store in part.stores.items()}
+        frame = None if space.shape is None else space.shape[own.options["save_only_last_obs"] :]
+        if frame is not None and stored != {"": (frame, space.dtype)}:
+            raise ValueError("the replay buffer has other observations")
+        act, rew = part.columns["act"], part.columns["rew"]
+        if (act.values.ndim, act.dtype.kind, rew.values.ndim) != (1, "i", 1):
+            raise ValueError("the replay buffer has other actions and rewards")
+        # Compiled code would read beyond the network's outputs.
+        if act.values.min() < 0 or act.values.max() >= action_space.n:
+            raise ValueError(f"the replay buffer has actions beyond {action_space.n}")
+
+
 class MemoryWatch:
     """Evicts the oldest transitions of a compact replay buffer when the process nears its cap.
 

@@ -92,6 +92,6 @@ def _load(
     try:
         sizes = {str(name): int(size) for name, size in state["logs"].items()}
         return training.load_state_dict(state, replay), sizes
-    except UNSOUND as error:
+    except (*UNSOUND, MemoryError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(f"{path}: does not fit this run ({reason})") from None

@@ -122,6 +122,7 @@ class RunLogger(TensorboardLogger):
         self._bar.n = self._bar.initial = self.env_step
         self._train_seconds = float(state["train_seconds"])
         self._cpu_before = float(state.get("cpu_seconds", 0.0))
+        self._train_returns.clear()
         self._train_returns.extend(map(float, state["train_returns"]))
         self._probe.load_state_dict(state["probe"])
         if self._wandb is not None and state.get("wandb") is not None:
