@@ -34,6 +34,8 @@ RUNS = {
     "--batch-size 8 --buffer-size 60 --test-num 1 --eps-test 1 --device cpu --checkpoint-every 16",
 }
 """Short runs that leave two checkpoints."""
+EVALUATED = "--task Catcher --algo dqn --steps 190 --warmup-steps 100 --eval-every 60"
+"""A run whose games always end, for the commands that play."""
 MEMORY = 1500 * MB
 """What a process may allocate beyond what it has at its start."""
 _SECONDS = 120.0
@@ -137,8 +139,10 @@ class Fuzzer:
 
     def run_files(self, count: int) -> None:
         """Change the JSON files of a run and of a sweep, and give them to the commands."""
-        run, finished = self._run("lowdim"), self._run("lowdim", to_its_end=True)
-        script = load_script("lowdim")
+        script, run, logdir = load_script("lowdim"), self._run("lowdim"), self._folder / "catcher"
+        with redirect_stdout(StringIO()):
+            script([*EVALUATED.split(), "--logdir", str(logdir)])
+        finished = run_folder(logdir)
         readers: list[tuple[Path, str, Main, Callable[[Path], list[str]]]] = [
             (run, "config.json", script, lambda path: ["--resume", str(path)]),
             *(

@@ -10,6 +10,8 @@ from medqn_tianshou.training import fields
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import Range
 
+_MOST_SHOWN = 2000
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line: argument, value, remedy. Exit code 2."""
@@ -21,8 +23,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the message without the usage, and exit."""
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        """Print the message without the usage, on one line, and exit."""
+        print(f"{self.prog}: error: {one_line(message)}", file=sys.stderr)
         sys.exit(2)
 
     def flag_of(self, name: str) -> str:
@@ -49,6 +51,12 @@ class Parser(argparse.ArgumentParser):
             if value is True:  # a flag without a value
                 self.error(f"argument {flag}: {error.remedy}")
             self.bad(flag, repr(value) if error.setting == "task" else value, error.remedy)
+
+
+def one_line(message: str) -> str:
+    """Write what a terminal would not print, such as line ends in a stranger's names, as codes."""
+    shown = message if len(message) <= _MOST_SHOWN else f"{message[:_MOST_SHOWN]}..."
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
 
 def argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:

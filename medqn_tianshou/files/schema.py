@@ -107,16 +107,16 @@ def items(*checks: Check) -> Check:
     return check_items
 
 
-def fields(checks: Mapping[str, Check], *, others: Collection[str] = ()) -> Check:
+def fields(checks: Mapping[str, Check], *, others: Collection[str] | None = ()) -> Check:
     """Allow dictionaries with a value for each name.
 
-    :param others: names that may be there as well.
+    :param others: names that may be there as well; None allows any.
     """
 
     def check_fields(value: Any) -> None:
         require(isinstance(value, dict), value)
         missing = checks.keys() - value.keys()
-        unknown = value.keys() - checks.keys() - set(others)
+        unknown = set() if others is None else value.keys() - checks.keys() - set(others)
         if missing or unknown:
             problem = f"lacks {min(missing)}" if missing else f"has {min(unknown):.40}"
             raise MisfitError(problem)

@@ -7,7 +7,7 @@ from typing import Any
 from medqn_tianshou.files.container import UNSOUND
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, Checkpoints
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.run_config import RunConfigError, find_runs, is_finished, read_config
@@ -93,5 +93,4 @@ def _load(
         sizes = {str(name): int(size) for name, size in state["logs"].items()}
         return training.load_state_dict(state, replay), sizes
     except (*UNSOUND, MemoryError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{path}: does not fit this run ({reason})") from None
+        raise CheckpointError(f"{path}: does not fit this run ({reason_of(error)})") from None
