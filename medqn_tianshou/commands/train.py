@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +12,7 @@ from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, resolve_settings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import field_specs
-from medqn_tianshou.training.options import RunOptions
+from medqn_tianshou.training.options import CHECKPOINT_ENDING, RunOptions
 from medqn_tianshou.training.run_config import RunConfigError, read_config
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 
@@ -104,7 +104,12 @@ def _merge_with_run(
     if config.arguments is None:
         remedy = "was started from Python; resume it with RunOptions(resume=...)"
         raise ConfigError("resume", folder, remedy)
-    of_run = vars(parser.parse_args(config.arguments))
+    # What this machine need not have: the first one's device, and parameters that are in the
+    # checkpoints by now.
+    dropped = {"device"} & given.keys()
+    if any(folder.glob(f"checkpoints/*{CHECKPOINT_ENDING}")) and "resume_path" not in given:
+        dropped.add("resume_path")
+    of_run = vars(parser.parse_args(_without(config.arguments, map(parser.flag_of, dropped))))
     of_run.pop("auto_resume", None)
     options = _options_from(settings_class, of_run)
     free = {name for name, spec in field_specs(RunOptions).items() if spec.flag is not None}
@@ -114,6 +119,17 @@ def _merge_with_run(
             remedy = f"contradicts the run, which has {value}; leave it out"
             parser.bad(parser.flag_of(name), given[name], remedy)
     return of_run | {name: given[name] for name in given.keys() & free}, config.arguments
+
+
+def _without(words: Sequence[str], flags: Iterable[str]) -> list[str]:
+    """Leave flags out of a command line, with their values."""
+    left_out, kept, rest = set(flags), [], iter(words)
+    for word in rest:
+        if word in left_out:
+            next(rest, None)
+        elif word.partition("=")[0] not in left_out:
+            kept.append(word)
+    return kept
 
 
 def run_training(training: "Training") -> int:

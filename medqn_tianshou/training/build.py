@@ -16,6 +16,7 @@ from medqn_tianshou.algorithm.samplers import make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
+from medqn_tianshou.envs.state import describe_resume
 from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
@@ -26,6 +27,7 @@ from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
+from medqn_tianshou.training.run_config import read_config
 from medqn_tianshou.training.run_folder import describe_run
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 from medqn_tianshou.training.wandb_mirror import check_wandb, open_wandb
@@ -125,6 +127,8 @@ def make_training(
     if settings.threads:
         torch.set_num_threads(settings.threads)
     run, is_new = open_run(settings, options)
+    if not is_new and not settings.threads:
+        _take_threads(read_config(run.path).torch_threads)
     if is_new:
         run.write_json(
             "config.json",
@@ -157,6 +161,7 @@ def make_training(
         f"env steps, an update every {settings.step_per_collect}; {_describe_lambda(settings)}\n"
         f"replay buffer: {replay.description}; {limit.source} limit {format_bytes(limit.nbytes)}, "
         f"{format_bytes(limit.available)} left\n"
+        f"resume: {describe_resume(train_collector.env)}\n"
         f"run folder: {run.path}\n"
         f"watch it: {tensorboard_command()} --logdir {options.logdir}",
         flush=True,
@@ -178,6 +183,14 @@ def make_training(
     if not is_new:
         restore(training, run, checkpoints, logs)
     return training
+
+
+def _take_threads(count: int | None) -> None:
+    """Let torch take as many threads as the run began with: sums over others round otherwise."""
+    own = torch.get_num_threads()
+    if count is not None and count != own:
+        torch.set_num_threads(count)
+        print(f"threads: {count}, as the run began with, instead of {own}", flush=True)
 
 
 def _describe_lambda(settings: TrainingSettings) -> str:

@@ -16,7 +16,7 @@ from medqn_tianshou.replay.tianshou_buffers import (
 )
 from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.memory import MemoryMonitor
-from medqn_tianshou.training.replay_memory import check_replay
+from medqn_tianshou.training.replay_memory import check_replay, replace_replay
 from medqn_tianshou.training.run_folder import RunFolder, Summary
 from medqn_tianshou.training.run_logger import RunLogger
 from medqn_tianshou.training.run_state import (
@@ -206,7 +206,7 @@ class Training:
         if replay is None:
             load_raw_replay_state(buffer, state["raw_replay"])
         else:
-            vars(buffer).update(vars(replay))  # the collector and the logger keep this object
+            replace_replay(buffer, replay)
         load_policy_state(self.policy, state["policy"])
         load_trainer_state(self.trainer, state["trainer"])
         collected = state["train_collector"]

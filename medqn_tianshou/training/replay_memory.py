@@ -1,6 +1,7 @@
 """The replay buffer of a run within its memory: whether it fits, and what to do when it grows."""
 
 import ctypes
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -121,6 +122,23 @@ def check_replay(
         # Compiled code would read beyond the network's outputs.
         if act.values.min() < 0 or act.values.max() >= action_space.n:
             raise ValueError(f"the replay buffer has actions beyond {action_space.n}")
+
+
+def replace_replay(own: CompactVectorReplayBuffer, found: CompactVectorReplayBuffer) -> None:
+    """Let the buffer of a checkpoint take the place of a run's own, within this machine's memory.
+
+    The object stays the run's own, which the collector and the logger keep.
+    """
+    limit, before = own.max_bytes, len(found)
+    vars(own).update(vars(found))
+    if limit is not None:
+        own.lower_max_bytes(limit)
+    if len(own) < before:
+        print(
+            f"warning: the replay buffer evicted its oldest {before - len(own):,} transitions: "
+            f"this machine has {format_bytes(limit or 0)} for it; the run is no longer exact",
+            file=sys.stderr,
+        )
 
 
 class MemoryWatch:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from medqn_tianshou.files.schema import (
     MisfitError,
+    check_at,
     fields,
     list_of,
     mapping,
@@ -31,6 +32,11 @@ def _setting_value(value: Any) -> None:
         require(value is None or isinstance(value, bool | int | str), value)
 
 
+def _hardware(value: Any) -> None:
+    require(isinstance(value, dict), value)
+    check_at("torch_threads", optional(whole(1, 1024)), value.get("torch_threads"))
+
+
 _CONFIG = fields(
     {
         "family": optional(text),
@@ -39,9 +45,11 @@ _CONFIG = fields(
         "seed": whole(),
         "settings": mapping(fields({"value": _setting_value, "source": text})),
         "arguments": optional(list_of(text)),
+        "hardware": optional(_hardware),
     },
     others=None,
 )
+_OPTIONAL = {"family": None, "arguments": None, "seed": 0, "hardware": None}
 _FIGURE = optional(number())
 check_summary = fields(
     {
@@ -72,6 +80,8 @@ class RunConfig:
     seed: int
     settings: Settings
     arguments: tuple[str, ...] | None
+    torch_threads: int | None = None
+    """What the run began with; None in run folders of versions that did not write it."""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -80,7 +90,7 @@ class RunConfig:
         :raises RunConfigError: if it is not a run's.
         """
         try:
-            _CONFIG({"family": None, "arguments": None, "seed": 0, **content})
+            _CONFIG({**_OPTIONAL, **content})
         except (MisfitError, TypeError) as error:
             raise RunConfigError(
                 f"has a config.json that this version cannot read ({error}); name another run"
@@ -93,6 +103,7 @@ class RunConfig:
             seed=content.get("seed", 0),
             settings={name: Setting(**entry) for name, entry in content["settings"].items()},
             arguments=None if arguments is None else tuple(arguments),
+            torch_threads=(content.get("hardware") or {}).get("torch_threads"),
         )
 
     @property
