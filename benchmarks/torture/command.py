@@ -4,6 +4,7 @@ Each part can be run alone; the results of the other parts are kept:
 
   kills   runs of each script, killed at random instants and resumed
   faults  a full disk, damaged checkpoints, two processes on one run
+  fuzz    replay buffers, checkpoints and run folders of strangers: one change in a valid file
   soak    the memory of a long run
   saving  time and memory to save a full buffer of Atari frames
 
@@ -16,7 +17,7 @@ Examples:
 from dataclasses import dataclass
 
 from benchmarks.command import Benchmark
-from benchmarks.torture import faults, kills, saving, soak
+from benchmarks.torture import faults, fuzz, kills, saving, soak
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Sizes:
     """The longest life before a kill."""
     soak_env_steps: int = 300_000
     transitions: int = 100_000
+    mutations: int = 2_000
 
 
 BENCHMARK = Benchmark(
@@ -37,15 +39,18 @@ BENCHMARK = Benchmark(
     parts={
         "kills": kills.KILLS,
         "faults": faults.FAULTS,
+        "fuzz": fuzz.FUZZ,
         "soak": soak.SOAK,
         "saving": saving.SAVING,
     },
     sizes=Sizes(),
-    quick_sizes=Sizes(kills=3, seconds=1.0, soak_env_steps=20_000, transitions=3_000),
+    quick_sizes=Sizes(
+        kills=3, seconds=1.0, soak_env_steps=20_000, transitions=3_000, mutations=100
+    ),
     quick_help="a few kills, short runs",
     needs={
-        "atari": frozenset({"kills", "saving"}),
-        "minatar": frozenset({"kills", "soak"}),
+        "atari": frozenset({"kills", "fuzz", "saving"}),
+        "minatar": frozenset({"kills", "fuzz", "soak"}),
     },
     title="What a run survives",
 )

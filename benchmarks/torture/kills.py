@@ -12,12 +12,22 @@ from benchmarks.torture.life import Life, fingerprint, load_script, run_folder
 
 RUNS = {
     "lowdim": "--task MountainCar-v0 --algo medqn-u --steps 4000 --checkpoint-every 25",
+    "lowdim, evaluation": "--task Catcher --algo dqn --steps 3000 --checkpoint-every 25 "
+    "--eval-every 400 --eval-episodes 2 --eps-test 0.1",
     "minatar": "--game breakout --algo medqn-r --steps 8000 --warmup-steps 500 --buffer-size 2000 "
     "--checkpoint-every 50",
+    "minatar, evaluation": "--game space_invaders --algo dqn --steps 3000 --warmup-steps 500 "
+    "--buffer-size 2000 --checkpoint-every 50 --eval-every 400 --eval-episodes 2 --eps-test 0.1",
+    "minatar, overlap": "--game seaquest --algo medqn-u --steps 4000 --warmup-steps 500 "
+    "--checkpoint-every 50 --overlap",
     # Random play keeps the evaluation games short.
     "atari": "--task QbertNoFrameskip-v4 --epoch 4 --step-per-epoch 400 --step-per-collect 8 "
     "--buffer-size 500 --test-num 1 --eps-test 1 --device cpu --checkpoint-every 24",
+    "atari, several environments": "--task QbertNoFrameskip-v4 --env-backend ale --training-num 2 "
+    "--epoch 2 --step-per-epoch 400 --step-per-collect 8 --buffer-size 500 --test-num 1 "
+    "--eps-test 0.9 --device cpu --checkpoint-every 24 --overlap",
 }
+"""Runs by their family and what is special about them; every environment can be restored."""
 _LATE_SHARE = 0.9
 """The share of runs that are killed only after their first checkpoint."""
 
@@ -83,13 +93,14 @@ def kill_again_and_again(
 def measure_kills(sizes: Any) -> Result:
     """Kill and resume runs of each script."""
     tallies = {}
-    for family, flags in RUNS.items():
+    for name, flags in RUNS.items():
+        family = name.partition(",")[0]
         with tempfile.TemporaryDirectory() as folder:
             tally = kill_again_and_again(
                 family, flags.split(), Path(folder), kills=sizes.kills, seconds=sizes.seconds
             )
-        note(f"  {family}: {tally}")
-        tallies[family] = asdict(tally)
+        note(f"  {name}: {tally}")
+        tallies[name] = asdict(tally)
     return tallies
 
 
@@ -106,8 +117,8 @@ def show_kills(measured: Result) -> Section:
         "them after the first checkpoint, each followed by `--resume`; "
         "*starts over*: there was no checkpoint yet. A run is *equal* if its last "
         "parameters, `progress.csv` (but for speed and memory) and `episodes.csv` are, bit for "
-        "bit, those of the run that was never killed. All train on one environment that can be "
-        "put back.\n\n" + "\n\n".join(f"{f}: `{flags}`" for f, flags in RUNS.items()),
+        "bit, those of the run that was never killed. Environments in processes of their own "
+        "die with their run.\n\n" + "\n\n".join(f"{name}: `{RUNS[name]}`" for name in tallies),
         targets=[
             Target(what="resumes that failed", value=_sum(tallies, "lost"), at_most=0, unit=""),
             Target(what="runs that ended differently", value=different, at_most=0, unit=""),

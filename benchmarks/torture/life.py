@@ -7,55 +7,70 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import psutil
 import torch
+import torch._dynamo  # what optimizers load when the first one is made
 
 ROOT = Path(__file__).parents[2]
 _TAIL_SECONDS = 600.0
 
 
-def load_script(family: str) -> ModuleType:
-    """Import a family's script, which is a file and not a module."""
+Main = Callable[[list[str]], int]
+"""A command: its arguments, and its exit code."""
+UNCAUGHT = 70
+"""The exit code of a command that ended with a traceback."""
+
+
+def load_script(family: str) -> Main:
+    """Import a family's script, which is a file and not a module; return its command."""
     path = ROOT / family / f"{family}_medqn.py"
     spec = importlib.util.spec_from_file_location(f"{family}_script", path)
     if spec is None or spec.loader is None:
         raise RuntimeError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return lambda arguments: int(module.main([*arguments, "--no-progress"]))
 
 
 class Life:
-    """A run of a script in a child process, forked so that imports are not repeated.
+    """A run of a command in a child process, forked so that imports are not repeated.
 
     :param output: the file for its output.
     :param largest_file: the most bytes that a file may have, to simulate a full disk.
+    :param memory: the most bytes that it may allocate.
     """
 
     def __init__(
         self,
-        script: ModuleType,
+        command: Main,
         arguments: Sequence[str],
         output: Path,
         *,
         largest_file: int | None = None,
+        memory: int | None = None,
     ) -> None:
         self.output = output
         output.write_text("")
         self.pid = os.fork()
         if self.pid == 0:
-            code = 70
+            code = UNCAUGHT
             try:
                 self._redirect()
                 if largest_file is not None:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-                code = script.main([*arguments, "--no-progress"])
+                if memory is not None:
+                    most = memory + psutil.Process().memory_info().vms
+                    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+                code = command(list(arguments))
             except SystemExit as error:
                 code = int(error.code or 0)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()

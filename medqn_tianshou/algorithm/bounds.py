@@ -26,13 +26,14 @@ class StateBounds:
         # Integers beyond 2**53 would not survive in float64, infinities not in an integer. Bytes
         # for flags: they are compared without a conversion.
         kind = np.int8 if self._dtype == np.bool_ else np.int64
-        bound_dtype, low, high = (
+        self._unseen: list[Any]
+        bound_dtype, *self._unseen = (
             (kind, np.iinfo(kind).max, np.iinfo(kind).min)
             if self.integer_valued
             else (np.float64, np.inf, -np.inf)
         )
-        self.low: NDArray[Any] = np.full(self.shape, low, dtype=bound_dtype)
-        self.high: NDArray[Any] = np.full(self.shape, high, dtype=bound_dtype)
+        self.low: NDArray[Any] = np.full(self.shape, self._unseen[0], dtype=bound_dtype)
+        self.high: NDArray[Any] = np.full(self.shape, self._unseen[1], dtype=bound_dtype)
 
     def update(self, obs: NDArray[Any]) -> None:
         """Widen the bounds.
@@ -94,10 +95,16 @@ class StateBounds:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        if np.shape(state["low"]) != self.shape:
-            raise ValueError(
-                f"saved bounds of shape {np.shape(state['low'])} do not match the space's "
-                f"{self.shape}"
-            )
-        self.low[...], self.high[...] = state["low"], state["high"]
-        self._dtype = np.dtype(state["dtype"])
+        saved, dtype = (state["low"], state["high"]), np.dtype(state["dtype"])
+        for bound in saved:
+            if np.shape(bound) != self.shape or bound.dtype != self.low.dtype:
+                raise ValueError(
+                    f"saved bounds of shape {np.shape(bound)} do not match the space's {self.shape}"
+                )
+        low, high = saved
+        unseen = (low == self._unseen[0]) & (high == self._unseen[1])
+        if not (unseen | (np.isfinite(low) & np.isfinite(high) & (low <= high))).all():
+            raise ValueError("saved bounds are no bounds: some low one is above the high one")
+        if dtype.kind != self._dtype.kind:
+            raise ValueError(f"saved bounds of {dtype} do not match the space's {self._dtype}")
+        self.low[...], self.high[...], self._dtype = low, high, dtype

@@ -13,7 +13,7 @@ from medqn_tianshou.commands.finding import newest_run
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
 from medqn_tianshou.files.extras import install_command
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.run_config import RunConfigError, read_config
 
 POLICY_FILES = ("policy_best.pth", "policy_last.pth")
@@ -135,7 +135,12 @@ def _read_parameters(file: Path, model: torch.nn.Module) -> dict[str, torch.Tens
     try:
         loaded = torch.load(file, map_location="cpu", weights_only=True)
         parameters = {name: loaded[f"model.{name}"] for name in model.state_dict()}
+        for name, own in model.state_dict().items():
+            found = parameters[name]
+            if found.shape != own.shape or found.dtype != own.dtype or not found.isfinite().all():
+                raise ValueError(f"{name} is of {found.dtype} and {tuple(found.shape)}")
     except Exception as error:  # torch raises many kinds for a foreign file
-        reason = str(error).splitlines()[0]
-        raise AgentError(f"is not a policy of this run ({reason}); name another") from error
+        raise AgentError(
+            f"is not a policy of this run ({reason_of(error)}); name another"
+        ) from error
     return parameters

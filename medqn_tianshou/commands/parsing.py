@@ -14,6 +14,8 @@ from medqn_tianshou.training import fields
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import Range
 
+_MOST_SHOWN = 2000
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line: argument, value, remedy. Exit code 2."""
@@ -25,12 +27,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the message without the usage, with the nearest flag to a wrong one, and exit."""
+        """Print the message on one line, with the nearest flag to a wrong one, and exit."""
         if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
             flags = list(self._option_string_actions)
             near = difflib.get_close_matches(unknown[1], flags, n=1)
             message += f"; did you mean {near[0]}?" if near else "; --help lists the flags"
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        print(f"{self.prog}: error: {one_line(message)}", file=sys.stderr)
         sys.exit(2)
 
     def flag_of(self, name: str) -> str:
@@ -73,6 +75,12 @@ class Parser(argparse.ArgumentParser):
             if value is True:  # a flag without a value
                 self.error(f"argument {flag}: {error.remedy}")
             self.bad(flag, repr(value) if error.setting == "task" else value, error.remedy)
+
+
+def one_line(message: str) -> str:
+    """Write what a terminal would not print, such as line ends in a stranger's names, as codes."""
+    shown = message if len(message) <= _MOST_SHOWN else f"{message[:_MOST_SHOWN]}..."
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
 
 def argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:

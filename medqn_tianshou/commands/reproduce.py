@@ -77,7 +77,7 @@ def cells_of(figure: Figure, line: Line) -> list[Line]:
 def with_length(sweep: Sweep, seeds: int | None, steps: int | None) -> Sweep:
     """Change how many seeds a sweep has, and how many steps its runs; None keeps the file's."""
     settings = sweep.settings if steps is None else {**sweep.settings, "steps": steps}
-    kept = sweep.seeds if seeds is None else tuple(range(seeds))
+    kept = sweep.seeds if seeds is None else range(seeds)
     return replace(sweep, seeds=kept, settings=settings)
 
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ from medqn_tianshou.experiments.settings import SETTINGS_CLASSES, resolve_settin
 from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import field_specs
-from medqn_tianshou.training.options import RunOptions
+from medqn_tianshou.training.options import CHECKPOINT_ENDING, RunOptions
 from medqn_tianshou.training.run_config import RunConfigError, is_finished, read_config
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 
@@ -117,7 +117,12 @@ def _merge_with_run(
         raise ConfigError("resume", folder, remedy)
     if "task" in given:
         given["task"] = settings_class.canonical_task(given["task"], [config.task])
-    of_run = vars(parser.parse_args(config.arguments))
+    # What this machine need not have: the first one's device, and parameters that are in the
+    # checkpoints by now.
+    dropped = {"device"} & given.keys()
+    if any(folder.glob(f"checkpoints/*{CHECKPOINT_ENDING}")) and "resume_path" not in given:
+        dropped.add("resume_path")
+    of_run = vars(parser.parse_args(_without(config.arguments, map(parser.flag_of, dropped))))
     of_run.pop("auto_resume", None)
     options = _options_from(settings_class, of_run)
     free = {name for name, spec in field_specs(RunOptions).items() if spec.flag is not None}
@@ -134,6 +139,17 @@ def _is_resumable(run: Path, family: str) -> bool:
         return not is_finished(run) and read_config(run).family == family
     except RunConfigError:
         return False
+
+
+def _without(words: Sequence[str], flags: Iterable[str]) -> list[str]:
+    """Leave flags out of a command line, with their values."""
+    left_out, kept, rest = set(flags), [], iter(words)
+    for word in rest:
+        if word in left_out:
+            next(rest, None)
+        elif word.partition("=")[0] not in left_out:
+            kept.append(word)
+    return kept
 
 
 def run_training(training: "Training") -> int:

@@ -13,6 +13,8 @@ from ale_py import roms
 from numpy.typing import NDArray
 
 from medqn_tianshou.envs.game import set_fields
+from medqn_tianshou.envs.state import env_state, set_env_state
+from medqn_tianshou.files.container import UNSOUND
 
 FRAME_SKIP = 4
 FRAME_SIZE = 84
@@ -75,6 +77,8 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         self._lives = 0
         self._game_steps = 0
         self._has_life_left = False  # the episode has ended, the game has not
+        self.restore_problem = ""
+        """Why the last state could not be restored; empty if it could."""
         super().reset(seed=seed)
 
     def reset(
@@ -153,6 +157,19 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         saved.__setstate__((emulator,))
         self._ale.restoreSystemState(saved)
         set_fields(self, _SAVED_FIELDS, fields)
+
+    @property
+    def saved_state(self) -> dict[str, Any] | None:
+        """All that later play depends on, as an attribute: workers pass on no method calls."""
+        return env_state(self)
+
+    @saved_state.setter
+    def saved_state(self, state: dict[str, Any]) -> None:
+        try:
+            set_env_state(self, state)
+            self.restore_problem = ""
+        except UNSOUND as error:  # it would end the worker, and say so nowhere
+            self.restore_problem = str(error) or type(error).__name__
 
     def _resized_screen(self) -> Frames:
         size = (FRAME_SIZE, FRAME_SIZE)

@@ -164,6 +164,7 @@ class MinAtarEnv(Game):
         set_fields(self._game.env, self._saved_fields(), state["fields"])
         set_generator_state(self._game.random, state["random"])
         self._game.last_action = state["last_action"]
+        self.check_playable()
 
     def _saved_fields(self) -> tuple[str, ...]:
         return tuple(sorted(vars(self._game.env).keys() - _CONSTANT_FIELDS))

@@ -81,6 +81,9 @@ class Pixelcopter(PLEGame):
 
     def set_game_state(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`game_state` returned, in a game that was reset once."""
+        x, y = state["terrain_x"], state["terrain_y"]
+        if len(x) != len(y) or sorted(x) != x or not 1 <= len(state["blocks"]) <= 2:
+            raise ValueError("a cave or blocks that Pixelcopter never has")
         super().set_game_state({**state, "blocks": [Block(*block) for block in state["blocks"]]})
 
     def _new_game(self) -> None:

@@ -124,6 +124,7 @@ class PLEGame(Game, ABC):
     def set_game_state(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`game_state` returned, in a game that was reset once."""
         set_fields(self, self._saved_fields, state)
+        self.check_playable()
 
     @abstractmethod
     def raw_state(self) -> tuple[float, ...]:

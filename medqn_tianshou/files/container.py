@@ -19,15 +19,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from medqn_tianshou.files.schema import MOST, list_of, whole
+
 _MAGIC_NBYTES = 16
 _LENGTHS = struct.Struct("<QQ")
 _DIGEST_NBYTES = 32
 _PIECE_NBYTES = 2**20
 _MOST_HEADER_NBYTES = 2**26
-_MOST_DIMENSIONS = 32
-_MOST_NBYTES = 2**48
 _KINDS = "biufc"
 _ARRAY = "__array__"
+
+check_shape = list_of(whole(), at_most=32)
 
 UNSOUND = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What Python, numpy and torch raise for content that is not what it should be."""
@@ -70,19 +72,14 @@ class Format:
         if not holds:
             raise self.error(f"not a sound {self.noun} (wrong {what})")
 
-    def count(self, value: Any) -> int:
-        """Check that a value is a whole number that can count something."""
-        self.require(type(value) is int and 0 <= value < _MOST_NBYTES, "number")
-        return int(value)
-
     def array_type(self, dtype: Any, shape: Any) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Check dtype and shape of an array; return them and the bytes they take."""
         found = np.dtype(str(dtype))
         self.require(found.kind in _KINDS, "dtype")
-        self.require(len(shape) <= _MOST_DIMENSIONS, "shape")
-        lengths = tuple(self.count(length) for length in shape)
+        check_shape(shape)
+        lengths = tuple(shape)
         nbytes = found.itemsize * math.prod(lengths)
-        self.require(nbytes < _MOST_NBYTES, "shape")
+        self.require(nbytes < MOST, "shape")
         return found, lengths, nbytes
 
     @contextmanager
@@ -143,7 +140,7 @@ class Container:
             header = json.loads(file.read(header_nbytes))
             layout = [form.array_type(*entry) for entry in header["arrays"]]
             form.require(sum(nbytes for *_, nbytes in layout) <= self._left, "length")
-            arrays = [self._read_array(*entry) for entry in layout]
+            arrays = {number: self._read_array(*entry) for number, entry in enumerate(layout)}
             self.content = _decode(header["content"], arrays)
 
     def _verify(self) -> tuple[int, int]:
@@ -177,7 +174,10 @@ class Container:
         self._left -= nbytes
         array = np.empty(shape, dtype)
         # A BinaryIO that is a file on disk can read into memory; typeshed does not know.
-        self._file.readinto(array.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]
+        content = array.reshape(-1).view(np.uint8)
+        self._file.readinto(content.data)  # type: ignore[attr-defined]
+        # Other bytes than 0 and 1 would be neither true nor false.
+        self._form.require(dtype.kind != "b" or not content.size or content.max() <= 1, "flag")
         return array
 
     def take(self, nbytes: int) -> bytes:
@@ -214,10 +214,10 @@ def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be saved")
 
 
-def _decode(value: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _decode(value: Any, arrays: dict[int, NDArray[Any]]) -> Any:
     if isinstance(value, dict):
         if value.keys() == {_ARRAY}:
-            return arrays[value[_ARRAY]]
+            return arrays.pop(value[_ARRAY])  # only once: two owners would write to it
         return {key: _decode(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
         return [_decode(item, arrays) for item in value]

@@ -11,7 +11,15 @@ from tianshou.data.types import RolloutBatchProtocol
 
 from medqn_tianshou.files.atomic import atomic_write
 from medqn_tianshou.files.generators import generator_state, set_generator_state
-from medqn_tianshou.replay.file import FORMAT, ReplayFileError, read_replay, write_replay
+from medqn_tianshou.files.schema import MOST
+from medqn_tianshou.replay.file import (
+    FORMAT,
+    MOST_ENVIRONMENTS,
+    MOST_STACKED,
+    ReplayFileError,
+    read_replay,
+    write_replay,
+)
 from medqn_tianshou.replay.part import Part
 from medqn_tianshou.replay.readable import OPTIONAL, ReadableReplay
 from medqn_tianshou.replay.reading import Index, Reader
@@ -57,10 +65,13 @@ class CompactVectorReplayBuffer(ReadableReplay):
         max_bytes: int | None = None,
         keep: Sequence[str] = (),
     ) -> None:
-        counts = {"total_size": total_size, "buffer_num": buffer_num, "stack_num": stack_num}
-        for name, value in counts.items():
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+        for name, value, most in (
+            ("total_size", total_size, MOST),
+            ("buffer_num", buffer_num, MOST_ENVIRONMENTS),
+            ("stack_num", stack_num, MOST_STACKED),
+        ):
+            if not 1 <= value <= most:
+                raise ValueError(f"{name}={value} must be at least 1 and at most {most}")
         if unknown := set(keep) - set(OPTIONAL):
             raise ValueError(f"keep={unknown} can only name {' and '.join(OPTIONAL)}")
         # Not the base class's: it would take 16 bytes per transition before the first one.

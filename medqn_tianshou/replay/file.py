@@ -4,14 +4,36 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from medqn_tianshou.files.container import Container, Format, write_container
-from medqn_tianshou.files.generators import State, generator_state, set_generator_state
+from medqn_tianshou.files.container import Container, Format, check_shape, write_container
+from medqn_tianshou.files.generators import (
+    State,
+    check_generator_state,
+    generator_state,
+    set_generator_state,
+)
+from medqn_tianshou.files.schema import (
+    MOST,
+    anything,
+    array,
+    fields,
+    flag,
+    items,
+    list_of,
+    mapping,
+    one_of,
+    optional,
+    text,
+    whole,
+)
+from medqn_tianshou.replay import storage
 from medqn_tianshou.replay.columns import TightColumn
-from medqn_tianshou.replay.part import Part
+from medqn_tianshou.replay.part import TERMINATED, TRUNCATED, Part
 from medqn_tianshou.replay.rows import make_rows
 from medqn_tianshou.replay.runs import Runs
+from medqn_tianshou.replay.trees import belongs_to
 
-_LARGEST_STACK = 2**16
+MOST_ENVIRONMENTS, MOST_STACKED = 2**14, 2**8
+"""Of a buffer; more could take much memory from a small file."""
 
 
 class ReplayFileError(ValueError):
@@ -19,7 +41,43 @@ class ReplayFileError(ValueError):
 
 
 FORMAT = Format(name="replay", version=2, noun="replay buffer", error=ReplayFileError)
-_require, _count = FORMAT.require, FORMAT.count
+_require = FORMAT.require
+
+_TYPES = mapping(items(text, check_shape))
+_NUMBERS = array(np.int64, None, at_least=0, at_most=MOST)
+_PART = fields(
+    {
+        **dict.fromkeys(("first", "next", "ring", "first_row", "episode_length"), whole()),
+        "run_is_open": flag,
+        "run_layout": list_of(whole(), 3),
+        "runs": array(np.int64, None, 3, at_least=0, at_most=MOST),
+        "broken": _NUMBERS,
+        "episode_return": anything,  # like a reward
+        "columns": mapping(anything),
+        "rows": mapping(_NUMBERS),
+        "generator": check_generator_state,
+    }
+)
+_HEADER = fields(
+    {
+        "options": fields(
+            {
+                "total_size": whole(1),
+                "buffer_num": whole(1, MOST_ENVIRONMENTS),
+                "stack_num": whole(1, MOST_STACKED),
+                **dict.fromkeys(("ignore_obs_next", "save_only_last_obs", "sample_avail"), flag),
+                "max_bytes": optional(whole()),
+                "keep": list_of(one_of("info", "policy"), at_most=2),
+            }
+        ),
+        "block_len": whole(),
+        "rows": _TYPES,
+        "columns": _TYPES,
+        "generator": check_generator_state,
+        "parts": list_of(_PART),
+    }
+)
+"""What the header of a file has; relations between its parts are checked as they are restored."""
 
 
 def write_replay(
@@ -74,50 +132,65 @@ def read_replay(file: BinaryIO) -> tuple[dict[str, Any], State, list[Part]]:
         raise ReplayFileError("truncated or altered: bytes follow its end")
     with FORMAT.checking():
         content = container.content
-        options = content["options"]
-        sizes = [_count(options[name]) for name in ("total_size", "buffer_num", "stack_num")]
-        total_size, buffer_num, stack_num = sizes
-        _require(len(content["parts"]) == buffer_num > 0, "environments")
-        _require(0 < stack_num <= _LARGEST_STACK, "stack")
-        _require(total_size > 0 and total_size % buffer_num == 0, "size")
-        _require(options["max_bytes"] is None or _count(options["max_bytes"]) >= 0, "size")
+        _HEADER(content)
+        options, parts_saved = content["options"], content["parts"]
+        total_size, buffer_num = options["total_size"], options["buffer_num"]
+        _require(len(parts_saved) == buffer_num, "environments")
+        _require(total_size % buffer_num == 0, "size")
         types = {
             kind: {name: FORMAT.array_type(*entry) for name, entry in content[kind].items()}
             for kind in ("rows", "columns")
         }
-        parts = [Part(total_size // buffer_num, stack_num) for _ in range(buffer_num)]
-        for part, fields in zip(parts, content["parts"], strict=True):
-            _restore(part, fields, types, _count(content["block_len"]), container)
+        _check_types(types, content["block_len"])
+        parts = [Part(total_size // buffer_num, options["stack_num"]) for _ in range(buffer_num)]
+        for part, saved in zip(parts, parts_saved, strict=True):
+            _restore(part, saved, types, content["block_len"], container)
         container.finish()
-        generator = content["generator"]
-    return options, generator, parts
+    return options, content["generator"], parts
 
 
-def _restore(part: Part, fields: Any, types: Any, block_len: int, container: Container) -> None:
+def _check_types(types: Any, block_len: int) -> None:
+    """Check what is stored: nothing yet, or rows and columns of transitions."""
+    rows, columns = types["rows"], types["columns"]
+    _require(bool(rows) == bool(columns), "columns")
+    if not rows:
+        return
+    _require(columns.get("flags") == (np.dtype(np.uint8), (), 1), "columns")
+    _require(columns.keys() >= {"flags", "rew"}, "columns")
+    _require(any(belongs_to(name, "act") for name in columns), "columns")
+    # A row without bytes, or a longer block, would take memory that the file does not have.
+    _require(all(nbytes > 0 for *_, nbytes in rows.values()), "shape")
+    encoded = any(dtype == np.uint8 for dtype, *_ in rows.values())
+    most = storage.FRAMES_PER_BLOCK if encoded else storage.MOST_ROWS_PER_BLOCK
+    _require(0 < block_len <= most, "block")
+
+
+def _restore(part: Part, saved: Any, types: Any, block_len: int, container: Container) -> None:
     """Fill a part from a file, and check every number first."""
-    set_generator_state(part._random_state, fields["generator"])
-    part.first, part.next, part.ring = (_count(fields[name]) for name in ("first", "next", "ring"))
-    part.run_is_open = bool(fields["run_is_open"])
-    part.broken.extend(fields["broken"].astype(np.int64, casting="safe").tolist())
-    returned = fields["episode_return"]
+    set_generator_state(part._random_state, saved["generator"])
+    part.first, part.next, part.ring = (saved[name] for name in ("first", "next", "ring"))
+    _require((part.ring > 0) == bool(types["columns"]), "ring")
+    part.run_is_open = saved["run_is_open"]
+    part.broken.extend(saved["broken"].tolist())
+    returned = saved["episode_return"]
     part.episode_return = returned if returned.ndim else float(returned)
-    part.episode_length = _count(fields["episode_length"])
-    layout = [_count(number) for number in fields["run_layout"]]
-    count, first, _ = layout
-    runs = fields["runs"]
-    _require(Runs.is_layout(layout) and runs.shape == (count - first, 3), "runs")
-    part.runs.restore(runs.astype(np.int64, casting="safe"), layout)
+    part.episode_length = saved["episode_length"]
+    layout, runs = saved["run_layout"], saved["runs"]
+    _require(Runs.is_layout(layout) and len(runs) == layout[0] - layout[1], "runs")
+    part.runs.restore(runs, layout)
+    _require(saved["columns"].keys() == types["columns"].keys(), "columns")
     for name, (dtype, shape, _) in types["columns"].items():
-        values = fields["columns"][name]
+        values = saved["columns"][name]
         _require(values.shape == (part.ring, *shape), "column")
-        _require(name != "flags" or not values.size or 0 <= values.min() <= values.max() <= 3, name)
+        _require(np.can_cast(values.dtype, dtype, "safe"), "column")
+        _require(name != "flags" or values.max() < TERMINATED + TRUNCATED + 1, "flags")
         part.columns[name] = TightColumn(shape, dtype, 0)
         part.columns[name].values = values
-    for name, (dtype, shape, nbytes) in types["rows"].items():
-        _require(nbytes > 0, "shape")  # or a forged number of empty rows would fill the memory
+    _require(returned.shape in ((), types["columns"].get("rew", ((), ()))[1]), "return")
+    _require(saved["rows"].keys() == types["rows"].keys(), "rows")
+    for name, (dtype, shape, _) in types["rows"].items():
         store = make_rows(shape, dtype, block_len, part.stack_num)
-        store.first = _count(fields["first_row"])
-        sizes = [_count(size) for size in fields["rows"][name].tolist()]
-        _require(store.restore(sizes, container.take), "block")
+        store.first = saved["first_row"]
+        _require(store.restore(saved["rows"][name].tolist(), container.take), "block")
         part.stores[name] = store
     _require(part.is_sound(), "bookkeeping")

@@ -19,7 +19,7 @@ Added = tuple[Times, NDArray[Any], Times, Times]
 
 FRAMES_PER_BLOCK = 24
 """Frames that are encoded together: more take less memory, fewer are faster to read."""
-_MOST_ROWS_PER_BLOCK = 8192
+MOST_ROWS_PER_BLOCK = 8192
 _ROW_OVERHEAD = 128
 _RUN_NBYTES = 32
 _SMALLEST_RING = 64
@@ -153,7 +153,7 @@ class Storage:
 
         block_len = FRAMES_PER_BLOCK
         if all(row.dtype != np.uint8 for row in rows.values()):
-            block_len = min(max(part_size // 16, block_len), _MOST_ROWS_PER_BLOCK)
+            block_len = min(max(part_size // 16, block_len), MOST_ROWS_PER_BLOCK)
         if self.max_bytes is not None:
             while block_len > 1 and least(block_len) > self.max_bytes:
                 block_len //= 2

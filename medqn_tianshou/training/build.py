@@ -14,17 +14,19 @@ from medqn_tianshou.algorithm.samplers import make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
+from medqn_tianshou.envs.state import describe_resume
 from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
+from medqn_tianshou.training.run_config import read_config
 from medqn_tianshou.training.run_folder import describe_run
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 from medqn_tianshou.training.wandb_mirror import check_wandb, open_wandb
@@ -87,8 +89,7 @@ def load_parameters(policy: MeDQNPolicy, path: Path) -> None:
         parameters.pop(EXTRA_STATE, None)  # a new run counts, and samples, from its own start
         policy.load_state_dict(parameters)
     except Exception as error:  # torch raises many kinds for a foreign file
-        reason = str(error).splitlines()[0]
-        remedy = f"does not fit this task and network ({reason}); name another"
+        remedy = f"does not fit this task and network ({reason_of(error)}); name another"
         raise ConfigError("resume_path", path, remedy) from error
 
 
@@ -127,6 +128,8 @@ def make_training(
     if settings.threads:
         torch.set_num_threads(settings.threads)
     run, is_new = open_run(settings, options)
+    if not is_new and not settings.threads:
+        _take_threads(read_config(run.path).torch_threads)
     if is_new:
         run.write_json(
             "config.json",
@@ -161,6 +164,7 @@ def make_training(
         f"replay buffer: {replay.description}\n"
         f"memory: {format_bytes(limit.available)} left of {format_bytes(limit.nbytes)} "
         f"({limit.source})\n"
+        f"resume: {describe_resume(train_collector.env)}\n"
         f"run folder: {run.path}\n"
         f"watch it: {installed_command('tensorboard')} --logdir {options.logdir}",
         flush=True,
@@ -182,6 +186,14 @@ def make_training(
     if not is_new:
         restore(training, run, checkpoints, logs)
     return training
+
+
+def _take_threads(count: int | None) -> None:
+    """Let torch take as many threads as the run began with: sums over others round otherwise."""
+    own = torch.get_num_threads()
+    if count is not None and count != own:
+        torch.set_num_threads(count)
+        print(f"threads: {count}, as the run began with, instead of {own}", flush=True)
 
 
 def _describe_lambda(settings: TrainingSettings) -> str:

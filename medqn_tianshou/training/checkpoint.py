@@ -10,10 +10,8 @@ from medqn_tianshou.files.atomic import atomic_write
 from medqn_tianshou.files.container import Container, Format, write_container
 from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
 from medqn_tianshou.replay.file import ReplayFileError
-from medqn_tianshou.training.options import CheckpointInterval
+from medqn_tianshou.training.options import CHECKPOINT_ENDING, CheckpointInterval
 from medqn_tianshou.training.run_config import difference
-
-_ENDING = ".checkpoint"
 
 
 class CheckpointError(ValueError):
@@ -98,9 +96,11 @@ class Checkpoints:
     ) -> None:
         """Write a checkpoint, with the replay buffer if it is compact, and delete the oldest."""
         self.folder.mkdir(exist_ok=True)
-        for partial in self.folder.glob(f".*{_ENDING}.part"):  # of a process that was killed
+        for partial in self.folder.glob(
+            f".*{CHECKPOINT_ENDING}.part"
+        ):  # of a process that was killed
             partial.unlink(missing_ok=True)
-        path = self.folder / f"{env_step:012d}{_ENDING}"
+        path = self.folder / f"{env_step:012d}{CHECKPOINT_ENDING}"
         write_checkpoint(path, {"identity": self._identity, "state": state}, buffer)
         self._mark.touch()
         self._last_env_step, self._last_time = env_step, time.monotonic()
@@ -114,7 +114,7 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """All complete checkpoints, newest first."""
-        return sorted(self.folder.glob(f"[0-9]*{_ENDING}"), reverse=True)
+        return sorted(self.folder.glob(f"[0-9]*{CHECKPOINT_ENDING}"), reverse=True)
 
     def read(self, path: Path) -> tuple[dict[str, Any], CompactVectorReplayBuffer | None]:
         """Read a checkpoint of this run."""

@@ -1,4 +1,4 @@
-"""The one error for a setting or an option that cannot be used."""
+"""The one error for a setting or an option that cannot be used, and the words of others."""
 
 
 class ConfigError(ValueError):
@@ -17,3 +17,8 @@ class ConfigError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.setting}={self.value!r} {self.remedy}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -16,6 +16,7 @@ from medqn_tianshou.replay.tianshou_buffers import (
 )
 from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.memory import MemoryMonitor
+from medqn_tianshou.training.replay_memory import check_replay, replace_replay
 from medqn_tianshou.training.run_folder import RunFolder, Summary
 from medqn_tianshou.training.run_logger import RunLogger
 from medqn_tianshou.training.run_state import (
@@ -31,6 +32,7 @@ from medqn_tianshou.training.seeding import (
     set_global_random_state,
 )
 from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.state_schema import state_schema
 from medqn_tianshou.training.trainer import LeanTrainer
 from medqn_tianshou.training.wandb_mirror import WandbMirror
 
@@ -199,16 +201,12 @@ class Training:
         :return: False if the environments could not be restored and started new episodes.
         """
         buffer: Any = self.train_collector.buffer
-        if isinstance(buffer, CompactVectorReplayBuffer) != (replay is not None):
-            raise ValueError("the replay buffer is of another kind")
+        check_replay(replay, buffer, self.train_collector.env)
+        state_schema(self.settings, self.policy, self.train_collector, self._test_collector)(state)
         if replay is None:
             load_raw_replay_state(buffer, state["raw_replay"])
-        elif (replay.maxsize, replay.buffer_num, replay.options, replay.keep) != (
-            buffer.maxsize, buffer.buffer_num, buffer.options, buffer.keep,
-        ):  # fmt: skip
-            raise ValueError(f"the replay buffer is not like this run's ({replay!r})")
         else:
-            vars(buffer).update(vars(replay))  # the collector and the logger keep this object
+            replace_replay(buffer, replay)
         load_policy_state(self.policy, state["policy"])
         load_trainer_state(self.trainer, state["trainer"])
         collected = state["train_collector"]

@@ -9,6 +9,8 @@ from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import FILES, RUN, Count, Flag, check_fields
 
 WandbMode = Literal["online", "offline"]
+CHECKPOINT_ENDING = ".checkpoint"
+"""Of the files in ``checkpoints/`` of a run folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

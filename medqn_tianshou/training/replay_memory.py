@@ -1,6 +1,7 @@
 """The replay buffer of a run within its memory: whether it fits, and what to do when it grows."""
 
 import ctypes
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,6 +91,54 @@ def example_transitions(observation_space: Any, count: int) -> Batch:
         terminated=np.zeros(count, np.bool_),
         truncated=np.zeros(count, np.bool_),
     )
+
+
+def check_replay(
+    found: CompactVectorReplayBuffer | None, own: ReplayBuffer, envs: BaseVectorEnv
+) -> None:
+    """Check that the compact buffer of a checkpoint, if any, can take the place of a run's own.
+
+    :raises ValueError: if it cannot.
+    """
+    if not isinstance(own, CompactVectorReplayBuffer) or found is None:
+        if isinstance(own, CompactVectorReplayBuffer) or found is not None:
+            raise ValueError("the replay buffer is of another kind")
+        return
+    if (found.maxsize, found.buffer_num, found.options, found.keep) != (
+        own.maxsize, own.buffer_num, own.options, own.keep,
+    ):  # fmt: skip
+        raise ValueError(f"the replay buffer is not like this run's ({found!r})")
+    space, action_space = envs.observation_space[0], envs.action_space[0]
+    for part in found.buffers:
+        if not len(part):
+            raise ValueError("the replay buffer of an environment is empty")
+        stored = {name: (store.shape, store.dtype) for name, store in part.stores.items()}
+        frame = None if space.shape is None else space.shape[own.options["save_only_last_obs"] :]
+        if frame is not None and stored != {"": (frame, space.dtype)}:
+            raise ValueError("the replay buffer has other observations")
+        act, rew = part.columns["act"], part.columns["rew"]
+        if (act.values.ndim, act.dtype.kind, rew.values.ndim) != (1, "i", 1):
+            raise ValueError("the replay buffer has other actions and rewards")
+        # Compiled code would read beyond the network's outputs.
+        if act.values.min() < 0 or act.values.max() >= action_space.n:
+            raise ValueError(f"the replay buffer has actions beyond {action_space.n}")
+
+
+def replace_replay(own: CompactVectorReplayBuffer, found: CompactVectorReplayBuffer) -> None:
+    """Let the buffer of a checkpoint take the place of a run's own, within this machine's memory.
+
+    The object stays the run's own, which the collector and the logger keep.
+    """
+    limit, before = own.max_bytes, len(found)
+    vars(own).update(vars(found))
+    if limit is not None:
+        own.lower_max_bytes(limit)
+    if len(own) < before:
+        print(
+            f"warning: the replay buffer evicted its oldest {before - len(own):,} transitions: "
+            f"this machine has {format_bytes(limit or 0)} for it; the run is no longer exact",
+            file=sys.stderr,
+        )
 
 
 class MemoryWatch:

@@ -7,8 +7,9 @@ from typing import Any
 from medqn_tianshou.files.container import UNSOUND
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, Checkpoints
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
+from medqn_tianshou.training.memory import format_bytes, memory_limit
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.run_config import RunConfigError, find_runs, is_finished, read_config
 from medqn_tianshou.training.run_folder import RunFolder, RunFolderError
@@ -57,6 +58,12 @@ def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: 
         print("no checkpoint yet: the run starts over", file=sys.stderr)
         return
     for index, path in enumerate(paths):
+        nbytes, limit = path.stat().st_size, memory_limit()
+        if nbytes > limit.available:
+            training.abandon()
+            remedy = f"has {format_bytes(nbytes)} to load, and this {limit.source} has only "
+            remedy += f"{format_bytes(limit.available)} left; free some, or take another machine"
+            raise ConfigError("resume", path, remedy)
         try:
             state, replay = checkpoints.read(path)
             restored, sizes = _load(path, training, state, replay)
@@ -92,6 +99,5 @@ def _load(
     try:
         sizes = {str(name): int(size) for name, size in state["logs"].items()}
         return training.load_state_dict(state, replay), sizes
-    except UNSOUND as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{path}: does not fit this run ({reason})") from None
+    except (*UNSOUND, MemoryError) as error:
+        raise CheckpointError(f"{path}: does not fit this run ({reason_of(error)})") from None

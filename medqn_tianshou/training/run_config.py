@@ -6,10 +6,60 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from medqn_tianshou.files.schema import (
+    MisfitError,
+    check_at,
+    fields,
+    list_of,
+    mapping,
+    number,
+    one_of,
+    optional,
+    require,
+    text,
+    whole,
+)
 from medqn_tianshou.training.settings import NAMES, Setting, Settings
 
-# What a damaged or foreign file may raise while it is read.
-_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+def _setting_value(value: Any) -> None:
+    """Allow what JSON has for a setting: a number, a text, a flag, nothing, or a short list."""
+    if isinstance(value, list):
+        list_of(_setting_value, at_most=100)(value)
+    elif isinstance(value, float):
+        number()(value)
+    else:
+        require(value is None or isinstance(value, bool | int | str), value)
+
+
+def _hardware(value: Any) -> None:
+    require(isinstance(value, dict), value)
+    check_at("torch_threads", optional(whole(1, 1024)), value.get("torch_threads"))
+
+
+_CONFIG = fields(
+    {
+        "family": optional(text),
+        "task": text,
+        "algo": text,
+        "seed": whole(),
+        "settings": mapping(fields({"value": _setting_value, "source": text})),
+        "arguments": optional(list_of(text)),
+        "hardware": optional(_hardware),
+    },
+    others=None,
+)
+_OPTIONAL = {"family": None, "arguments": None, "seed": 0, "hardware": None}
+_FIGURE = optional(number())
+check_summary = fields(
+    {
+        "status": one_of("finished", "interrupted", "failed"),
+        "env_steps": whole(),
+        **dict.fromkeys(("final_return", "steps_per_s", "peak_rss_mb", "buffer_mb"), _FIGURE),
+    },
+    others=None,
+)
+"""Raises MisfitError for what is not the content of a ``summary.json``."""
 
 
 EARLIER_ALGORITHMS = {"medqn": "medqn-r"}
@@ -35,6 +85,8 @@ class RunConfig:
     seed: int
     settings: Settings
     arguments: tuple[str, ...] | None
+    torch_threads: int | None = None
+    """What the run began with; None in run folders of versions that did not write it."""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -43,23 +95,21 @@ class RunConfig:
         :raises RunConfigError: if it is not a run's.
         """
         try:
-            family, arguments = content.get("family"), content.get("arguments")
-            texts = (content["task"], content["algo"], family or "", *(arguments or ()))
-            if not all(isinstance(text, str) for text in texts):
-                raise TypeError("a name that is not a text")
-            return cls(
-                family=family,
-                task=content["task"],
-                algo=EARLIER_ALGORITHMS.get(content["algo"], content["algo"]),
-                seed=int(content.get("seed", 0)),
-                settings={name: Setting(**entry) for name, entry in content["settings"].items()},
-                arguments=None if arguments is None else tuple(arguments),
-            )
-        except _UNREADABLE as error:
-            reason = f"{type(error).__name__}: {error}"
+            _CONFIG({**_OPTIONAL, **content})
+        except (MisfitError, TypeError) as error:
             raise RunConfigError(
-                f"has a config.json that this version cannot read ({reason}); name another run"
+                f"has a config.json that this version cannot read ({error}); name another run"
             ) from error
+        arguments = content.get("arguments")
+        return cls(
+            family=content.get("family"),
+            task=content["task"],
+            algo=EARLIER_ALGORITHMS.get(content["algo"], content["algo"]),
+            seed=content.get("seed", 0),
+            settings={name: Setting(**entry) for name, entry in content["settings"].items()},
+            arguments=None if arguments is None else tuple(arguments),
+            torch_threads=(content.get("hardware") or {}).get("torch_threads"),
+        )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -119,6 +169,8 @@ def find_runs(parent: Path, identity: Mapping[str, Any]) -> Iterator[Path]:
 def is_finished(folder: Path) -> bool:
     """Whether a run has finished."""
     try:
-        return bool(json.loads((folder / "summary.json").read_text())["status"] == "finished")
-    except (OSError, ValueError, LookupError, TypeError):
+        summary = json.loads((folder / "summary.json").read_text())
+        check_summary(summary)
+    except (OSError, ValueError, RecursionError):
         return False
+    return bool(summary["status"] == "finished")

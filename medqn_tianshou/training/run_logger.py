@@ -117,6 +117,7 @@ class RunLogger(TensorboardLogger):
             setattr(self, name, state[name.lstrip("_")])
         self._train_seconds = float(state["train_seconds"])
         self._cpu_before = float(state.get("cpu_seconds", 0.0))
+        self._train_returns.clear()
         self._train_returns.extend(map(float, state["train_returns"]))
         self._probe.load_state_dict(state["probe"])
         if self._wandb is not None and state.get("wandb") is not None:

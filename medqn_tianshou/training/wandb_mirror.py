@@ -15,7 +15,7 @@ from typing import Any, Literal
 from torch.utils.tensorboard import SummaryWriter
 
 from medqn_tianshou.files.extras import install_command
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.run_folder import RunFolder
 
 Mode = Literal["online", "offline"]
@@ -131,7 +131,7 @@ class WandbMirror:
             act(self._wandb_run)
         except Exception as error:  # W&B raises many kinds, and none is worth a run
             self._wandb_run = None
-            problem = f"Weights & Biases failed ({_reason(error)}); the run continues without it"
+            problem = f"Weights & Biases failed ({reason_of(error)}); the run continues without it"
             print(f"warning: {problem}", file=sys.stderr)
 
 
@@ -144,6 +144,8 @@ def check_wandb(project: str | None, mode: Mode | None) -> None:
     if not project.rpartition("/")[2]:
         remedy = "names no project; write PROJECT or ENTITY/PROJECT"
         raise ConfigError("wandb", repr(project), remedy)
+    if sys.modules.get("wandb", ...) is None:  # see startup.py
+        del sys.modules["wandb"]
     if find_spec("wandb") is None:
         raise ConfigError("wandb", project, f"needs W&B's package; {install_command('wandb')}")
 
@@ -162,7 +164,7 @@ def open_wandb(
     try:
         mirror = WandbMirror(run=run, project=project, mode=mode)
     except Exception as error:  # W&B raises many kinds
-        problem = f"cannot be logged to ({_reason(error)}); "
+        problem = f"cannot be logged to ({reason_of(error)}); "
         if is_new:
             run.discard()
             remedy = problem + "run `wandb login`, or take --wandb-mode offline"
@@ -172,10 +174,6 @@ def open_wandb(
         return None
     print(f"Weights & Biases: {mirror.where}", flush=True)
     return mirror
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _read_record(run: RunFolder, project: str) -> dict[str, Any]:

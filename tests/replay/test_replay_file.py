@@ -217,6 +217,21 @@ def test_forged_files_are_refused_or_harmless(saved, data):
         (("parts", 0, "generator", "has_gauss"), 2),
         (("generator", "state", "pos"), -1),
         (("generator", "state", "key"), [0] * 624),
+        (("block_len",), 25),
+        (("block_len",), 10**5),
+        (("rows",), {}),
+        (("columns",), {}),
+        (("columns", "flags", 0), "<i8"),
+        (("columns", "rew", 1), [2**40]),
+        (("options", "stack_num"), 2**9),
+        (("options", "max_bytes"), -1),
+        (("options", "max_bytes"), float("nan")),
+        (("options", "max_bytes"), True),
+        (("options", "sample_avail"), "no"),
+        (("options", "keep"), ["info", "else"]),
+        (("parts", 0, "run_is_open"), 7),
+        (("parts", 0, "episode_length"), 0.5),
+        (("parts", 1, "columns", "act"), {"__array__": 2}),
     ],
 )
 def test_no_number_in_the_header_is_believed(saved, field, value):
@@ -236,6 +251,23 @@ def test_no_number_in_the_header_is_believed(saved, field, value):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000
+
+
+def test_a_header_without_rows_and_columns_has_no_transitions(tmp_path):
+    path = tmp_path / "replay"
+    CompactVectorReplayBuffer(2**40, 1, random_seed=0).save(path)
+    assert len(CompactVectorReplayBuffer.load(path)) == 0
+    header, rest = split(path.read_bytes())
+    header["content"]["parts"][0] |= {"next": 2**40, "ring": 2**40}
+    path.write_bytes(joined(header, rest))
+    with pytest.raises(ReplayFileError):
+        CompactVectorReplayBuffer.load(path)
+
+
+def test_what_a_file_refuses_a_buffer_refuses_at_once():
+    for name, value in (("stack_num", 257), ("buffer_num", 2**14 + 1), ("total_size", 2**49)):
+        with pytest.raises(ValueError, match=f"{name}={value} must be at least 1 and at most"):
+            CompactVectorReplayBuffer(**{"total_size": 10, "buffer_num": 1, name: value})
 
 
 FORGED_ARRAYS = [("broken", 10**9), ("rows/", 10**12), ("rows/", -1), ("columns/flags", 200)]

@@ -61,6 +61,8 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
         ("--env-backend ale --test-num 1 --sampling mixed", 12),
         ("--test-num 2 --algo dqn --overlap --dueling", 33),
         ("--test-num 1 --replay raw --n-step 2", 28),
+        ("--env-backend ale --training-num 2 --test-num 2", 28),
+        ("--env-backend ale --training-num 2 --test-num 1 --overlap --eps-test 0.9", 30),
     ],
 )
 def test_an_atari_run_on_ale_goes_on_in_mid_game_and_mid_epoch(

@@ -40,6 +40,8 @@ def read_curve(path: Path, window: int, env_steps: int) -> Curve:
     with path.open() as file:
         rows = list(csv.DictReader(file))
     steps, returns = (np.array([float(row[key]) for row in rows]) for key in ("env_step", "return"))
+    if not (np.isfinite(steps).all() and np.isfinite(returns).all()):
+        raise ValueError("a number that is not finite")
     last_100 = float(returns[-RELEASED_WINDOW:].mean()) if rows else None
     return Curve(steps, last_means(returns, window), env_steps, last_100)
 

@@ -12,7 +12,7 @@ from medqn_tianshou.commands.report.curves import Array, final_returns, format_m
 from medqn_tianshou.commands.report.figures import draw_curves
 from medqn_tianshou.commands.report.groups import Groups
 from medqn_tianshou.commands.report.runs import RecordedRun, read_runs
-from medqn_tianshou.commands.report.tables import table
+from medqn_tianshou.commands.report.tables import escape, table
 from medqn_tianshou.experiments.figures import Figure
 
 OPTIONS = Options(metric="train", interval="two standard errors")
@@ -76,7 +76,7 @@ def write_figure_page(
         f"Returns are averaged over the last {window} episodes. {analysis.curve_text}",
         *(["", figure.note] if figure.note else []),
         *_grid_section(finals, header),
-        *(f"\nLeft out: `{run.name}`: {run.reason}." for run in left_out),
+        *(f"\nLeft out: {escape(run.name)}: {escape(run.reason)}." for run in left_out),
         "",
         f"Command: `{command}`, seeds counted from 0. Episodes, settings and summary of each run "
         "are in `raw/`.",

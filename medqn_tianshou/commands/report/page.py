@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from medqn_tianshou.commands.parsing import one_line
 from medqn_tianshou.commands.report.analysis import Analysis
 from medqn_tianshou.commands.report.curves import format_mean
 from medqn_tianshou.commands.report.figure_page import RELEASED_HEADER
@@ -14,7 +15,7 @@ from medqn_tianshou.commands.report.figures import COSTS, draw_figures
 from medqn_tianshou.commands.report.protocol import protocol_lines
 from medqn_tianshou.commands.report.runs import LeftOut
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
-from medqn_tianshou.commands.report.tables import mean_costs, table, tables, write_csv
+from medqn_tianshou.commands.report.tables import escape, mean_costs, table, tables, write_csv
 from medqn_tianshou.experiments.settings import load_settings
 from medqn_tianshou.training.memory import MB, format_bytes
 
@@ -28,7 +29,7 @@ def write_report(
     for name, rows in tables(analysis).items():
         write_csv(out / f"{name}.csv", rows)
         files.append(f"`{name}.csv`")
-    names = [f"- `{run.name}`: {run.reason}" for run in left_out]
+    names = [f"- {escape(run.name)}: {escape(run.reason)}" for run in left_out]
     lines = [
         f"# {title}",
         "",
@@ -40,7 +41,7 @@ def write_report(
         *(["## Left out", "", *names, ""] if names else []),
         "## Made by",
         "",
-        f"    {command}",
+        f"    {one_line(command)}",
         "",
         f"Tables: {', '.join(files)}. Each figure is here as SVG, too. "
         f"medqn-tianshou {version('medqn-tianshou')}, rliable {version('rliable')}, "
@@ -59,7 +60,7 @@ def _overview(analysis: Analysis) -> list[str]:
     kind = {"train": "Training", "eval": "Evaluation"}[analysis.options.metric]
     return [
         f"{kind} returns of {count} {'run' if count == 1 else 'runs'}: "
-        f"{', '.join(analysis.labels)} on {', '.join(analysis.tasks)}. Intervals are 95% bootstrap "
+        f"{_names(analysis.labels)} on {_names(analysis.tasks)}. Intervals are 95% bootstrap "
         f"intervals over runs ({analysis.options.repetitions:,} resamples).",
         "",
     ]
@@ -124,7 +125,7 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
     missing = [task for task in analysis.tasks if task not in tasks]
     if missing:
         reason = "not run by every algorithm, or with equal returns only"
-        lines += [f"Left out here: {', '.join(missing)} ({reason}).", ""]
+        lines += [f"Left out here: {_names(missing)} ({reason}).", ""]
     return [*lines, *picture("aggregates.png", "Aggregates over tasks with 95% intervals")]
 
 
@@ -169,7 +170,7 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
         "Means over runs. Replay is the buffer at the end of the run. Peak RSS is of the whole "
         "process: where replay is small, it is that of the libraries. Training time leaves out "
         "warm-up and evaluation; it compares only where runs had the same machine to themselves "
-        f"(here: {', '.join(machines)}).",
+        f"(here: {_names(machines)}).",
         "",
     ]
     for cost in COSTS:
@@ -181,7 +182,11 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
 def _protocol(analysis: Analysis, tasks: Sequence[str]) -> list[str]:
     """State the protocol below a table or a figure."""
     lines = protocol_lines([analysis.protocols[task] for task in tasks])
-    return [part for line in lines for part in (f"*{line}*", "")]
+    return [part for line in lines for part in (f"*{escape(line)}*", "")]
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(escape, names))
 
 
 def _write(estimate: Estimate, digits: int) -> str:

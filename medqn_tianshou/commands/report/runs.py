@@ -10,9 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from medqn_tianshou.commands.report.curves import Curve, last_means, read_curve
-from medqn_tianshou.experiments.settings import Settings, family_of
+from medqn_tianshou.experiments.settings import Settings, check_values, family_of
+from medqn_tianshou.files.container import UNSOUND
+from medqn_tianshou.files.schema import number
 from medqn_tianshou.training.errors import ConfigError
-from medqn_tianshou.training.run_config import RunConfig
+from medqn_tianshou.training.run_config import RunConfig, check_summary
 
 Metric = Literal["train", "eval"]
 
@@ -20,8 +22,10 @@ USUAL_RETURN_WINDOW = 100
 """Training episodes that a return averages over in runs without such a setting: Atari's."""
 PAPER_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
 _NAMES_BY_SAMPLING = {"real": "MeDQN(R)", "uniform": "MeDQN(U)", "mixed": "MeDQN(mixed)"}
+UNFINISHED = "unfinished"
+_NEEDED = {"eps_train", "eps_train_final", "eps_decay_steps", "eps_test", "sampling"}
 # What a damaged or foreign file may raise while it is read.
-_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+_UNREADABLE = (OSError, MemoryError, *UNSOUND)
 
 
 class UnusableRunError(Exception):
@@ -116,18 +120,23 @@ def read_run(file: Path) -> RecordedRun:
     try:
         config = json.loads(file.read_text())
         run_config = RunConfig.from_json(config)
+        check_values(run_config)
         settings, family = run_config.settings, family_of(run_config)
+        if missing := _NEEDED - settings.keys():
+            raise UnusableRunError(f"{file.name} has no setting {min(missing)}")
         rows = _rows(file.with_name("progress.csv")) if in_folder else []
         summary = _read_summary(file, rows) if in_folder else config["summary"]
+        if summary["status"] != UNFINISHED:
+            check_summary(summary)
         speed = summary["steps_per_s"]
         # Atari's warm-up comes before the clock starts, that of the others is part of its steps.
         untimed = 0 if family == "atari" else settings["warmup_steps"].value
         return RecordedRun(
             name=_name_of(file),
-            task=str(config["task"]),
+            task=run_config.task,
             family=family,
-            algorithm=_algorithm(config["algo"], settings),
-            seed=int(config["seed"]),
+            algorithm=_algorithm(run_config.algo, settings),
+            seed=run_config.seed,
             settings=settings,
             status=summary["status"],
             env_steps=int(summary["env_steps"]),
@@ -138,7 +147,7 @@ def read_run(file: Path) -> RecordedRun:
             cpu=str(config.get("hardware", {}).get("cpu", "unknown")),
             episodes=file.with_name("episodes.csv") if in_folder else file.with_suffix(".csv"),
             evaluations=tuple(
-                (float(row["env_step"]), float(row["eval_return_mean"]))
+                (_finite(row["env_step"]), _finite(row["eval_return_mean"]))
                 for row in rows
                 if row["eval_return_mean"]
             ),
@@ -148,6 +157,12 @@ def read_run(file: Path) -> RecordedRun:
     except _UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}"
         raise UnusableRunError(f"{file.name} is not a run's, or is damaged ({reason})") from error
+
+
+def _finite(cell: str) -> float:
+    value = float(cell)
+    number()(value)
+    return value
 
 
 def _name_of(file: Path) -> str:
@@ -167,7 +182,7 @@ def _read_summary(file: Path, rows: list[dict[str, str]]) -> Any:
         return json.loads(path.read_text())
     last = rows[-1] if rows else {}
     return {
-        "status": "unfinished",
+        "status": UNFINISHED,
         "env_steps": int(last.get("env_step", 0)),
         "steps_per_s": None,
         "peak_rss_mb": max((float(row["rss_mb"]) for row in rows), default=None),

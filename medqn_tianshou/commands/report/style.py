@@ -14,6 +14,7 @@ from medqn_tianshou.commands.report.analysis import Analysis
 from medqn_tianshou.commands.report.protocol import protocol_lines, short_name
 
 STYLE: Any = {
+    "text.parse_math": False,  # a name is no formula
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,

@@ -42,9 +42,19 @@ def tables(analysis: Analysis) -> dict[str, list[Row]]:
     return {name: rows for name, rows in found.items() if rows}
 
 
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;", "\n": " ", "\r": " "}
+)
+
+
+def escape(text: str) -> str:
+    """Write a name, which may be a stranger's, as text of Markdown: no HTML, cells, code, links."""
+    return text.translate(_ESCAPES).replace("](", "&#93;(")
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Write a table; return its lines and an empty one."""
-    lines = [f"| {' | '.join(cells)} |" for cells in (header, *rows)]
+    lines = [f"| {' | '.join(map(escape, cells))} |" for cells in (header, *rows)]
     return [lines[0], "|---" * len(header) + "|", *lines[1:], ""]
 
 

@@ -1,6 +1,7 @@
 """What runs the runs: processes of this machine, or Ray, here or on a cluster."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.memory import format_bytes, memory_limit
 
 EXTRA = install_command("sweep")
+CONNECT_SECONDS = 10
 OBJECT_STORE_NBYTES = 80_000_000
 """About the least that Ray accepts: runs return an exit code and nothing else."""
 
@@ -102,6 +104,10 @@ class RayExecutor:
         import ray
         from ray import cloudpickle
 
+        if address is not None:
+            _check_reachable(
+                os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+            )
         self._ray: Any = ray
         self._jobs = jobs
         self._running: dict[Any, RunPlan] = {}
@@ -176,6 +182,18 @@ class RayExecutor:
         """Disconnect from Ray; on this machine, stop it."""
         self._running.clear()
         self._ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise :class:`RayError` where nothing answers; Ray itself would wait for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host:  # "auto": Ray finds it, or says so at once
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RayError(f"nothing answers there within {CONNECT_SECONDS} s: {reason}") from error
 
 
 Executor = LocalExecutor | RayExecutor

@@ -2,14 +2,17 @@
 
 import difflib
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NoReturn
 
 from medqn_tianshou.commands.sweep.plans import PlanError, RunPlan, parser_of, plan_run
 from medqn_tianshou.experiments.families import FAMILIES
+from medqn_tianshou.training.fields import MOST_STEPS
+from medqn_tianshou.training.memory import format_bytes
 
 KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant", "figure")
 OF_THE_SWEEP = {
@@ -21,6 +24,9 @@ OF_THE_SWEEP = {
     **dict.fromkeys(("resume", "auto-resume"), "leave it out: the sweep resumes its runs"),
 }
 """Flags that the sweep sets for its runs, and what to do instead."""
+
+
+MOST_RUNS = 10_000
 
 
 class SweepFileError(ValueError):
@@ -50,7 +56,7 @@ class Sweep:
     family: str
     tasks: tuple[str, ...]
     algorithms: tuple[str, ...]
-    seeds: tuple[int, ...]
+    seeds: Sequence[int]
     settings: dict[str, Any]
     own_settings: dict[str, dict[str, Any]]
     variants: tuple[Variant, ...]
@@ -59,27 +65,39 @@ class Sweep:
 
     def plans(self, out: Path) -> list[RunPlan]:
         """Expand to the runs in the folder of the sweep, and check the command line of each."""
-        task_flag = parser_of(self.family).flag_of("task")
-        study = [self.study] if self.study else []
-        plans = []
+        self._check_count(out)
         # Seed by seed, so that an interrupted sweep is complete for its first seeds.
-        for seed, task, algo in product(self.seeds, self.tasks, self.algorithms):
-            for label, flags in self._settings_of(algo):
-                where = [*study, task, algo, *label, f"seed{seed}"]
-                command = [task_flag, task, "--algo", algo, *flags, "--seed", str(seed)]
-                try:
-                    plan = plan_run(
-                        self.family,
-                        command,
-                        name=_file_name("_".join(where)),
-                        logdir=out.joinpath("runs", *study, _file_name("_".join(label))),
-                    )
-                except PlanError as error:
-                    raise SweepFileError(f"run {' '.join(where)}: {error}") from None
-                plans.append(plan)
+        runs = product(self.seeds, self.tasks, self.algorithms)
+        plans = [plan for names in runs for plan in self._plans_of(out, *names)]
         if twice := _repeated([plan.name for plan in plans]):
             raise SweepFileError(f"has two runs with the name {twice[0]}; rename a variant")
         return plans
+
+    def _plans_of(self, out: Path, seed: int, task: str, algo: str) -> Iterator[RunPlan]:
+        task_flag = parser_of(self.family).flag_of("task")
+        study = [self.study] if self.study else []
+        for label, flags in self._settings_of(algo):
+            where = [*study, task, algo, *label, f"seed{seed}"]
+            command = [task_flag, task, "--algo", algo, *flags, "--seed", str(seed)]
+            logdir = out.joinpath("runs", *study, _file_name("_".join(label)))
+            name = _file_name("_".join(where))
+            try:
+                yield plan_run(self.family, command, name=name, logdir=logdir)
+            except PlanError as error:
+                raise SweepFileError(f"run {' '.join(where)}: {error}") from None
+
+    def _check_count(self, out: Path) -> None:
+        """Say at once what very many runs would take, as planning them takes long."""
+        cells = sum(len(list(islice(self._settings_of(a), MOST_RUNS))) for a in self.algorithms)
+        count = cells * len(self.tasks) * len(self.seeds)
+        if count <= MOST_RUNS:
+            return
+        first = next(self._plans_of(out, self.seeds[0], self.tasks[0], self.algorithms[0]))
+        raise SweepFileError(
+            f"has {count:,} runs, the first of {first.env_steps:,} env steps and "
+            f"{format_bytes(first.memory_nbytes)}; at most {MOST_RUNS:,} fit one sweep: take fewer "
+            "seeds or values"
+        )
 
     def _settings_of(self, algo: str) -> Iterator[tuple[list[str], list[str]]]:
         """Yield each combination of an algorithm's settings: its label, and its flags."""
@@ -221,10 +239,10 @@ def _variants(tables: Any, family: str, algorithms: tuple[str, ...]) -> tuple[Va
     return tuple(variants)
 
 
-def _seeds(value: Any) -> tuple[int, ...]:
+def _seeds(value: Any) -> Sequence[int]:
     """A number of seeds, from 0 on, or the seeds."""
-    if type(value) is int and value >= 1:
-        return tuple(range(value))
+    if type(value) is int and 1 <= value <= MOST_STEPS:
+        return range(value)
     is_list = isinstance(value, list) and len(value) > 0
     if not is_list or not all(type(seed) is int and seed >= 0 for seed in value):
         _bad("seeds", value, "must be how many, as 5, or a list of whole numbers, as [0, 7]")
@@ -246,8 +264,9 @@ def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tupl
 
 
 def _name(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not _file_name(value).strip("."):
-        _bad(key, value, "must be a name, as 'small buffer'")
+    # It names a folder, which must not be elsewhere.
+    if not isinstance(value, str) or not _file_name(value).strip(".") or set(value) & set("/\\\0"):
+        _bad(key, value, "must be a name without / and \\, as 'small buffer'")
     return value
 
 
@@ -261,7 +280,7 @@ def _check_known(word: Any, known: Sequence[str], what: str, where: str, value: 
 
 
 def _repeated(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if values.count(value) > 1]
+    return [value for value, count in Counter(values).items() if count > 1]
 
 
 def _bad(key: str, value: Any, problem: str) -> NoReturn:

@@ -11,10 +11,12 @@ from typing import Any, Literal
 from medqn_tianshou.commands.sweep.executors import Ended, Executor
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.files.atomic import write_text_atomically
+from medqn_tianshou.files.schema import fields, mapping, whole
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
 WRONG_COMMAND_LINE = 2
 LOOK_SECONDS = 0.5
+_STATUS = fields({"runs": mapping(fields({"attempts": whole(0, 10**9)}, others=None))}, others=None)
 
 
 @dataclass(kw_only=True)
@@ -63,7 +65,7 @@ class Runner:
         self._retries = retries
         self._on_change = on_change
         known = self._read_status()
-        before = {name: int(entry["attempts"]) for name, entry in known.items()}
+        before = {name: entry["attempts"] for name, entry in known.items()}
         # Of studies of the same file that do not run now.
         self._others = {name: known[name] for name in known.keys() - {p.name for p in plans}}
         self.runs = {
@@ -148,10 +150,12 @@ class Runner:
 
     def _read_status(self) -> dict[str, dict[str, Any]]:
         try:
-            runs = json.loads((self._folder / "status.json").read_text())["runs"]
-            return {name: {**run, "attempts": int(run["attempts"])} for name, run in runs.items()}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            content = json.loads((self._folder / "status.json").read_text())
+            _STATUS(content)
+        except (OSError, ValueError, RecursionError):
             return {}
+        runs: dict[str, dict[str, Any]] = content["runs"]
+        return runs
 
 
 def _reason(ended: Ended, output: Path | None) -> str:

@@ -74,7 +74,7 @@ def progress(run: RunStatus) -> tuple[int, float | None]:
         return 0, None
     if run.state == "finished":
         summary = json.loads((run.folder / "summary.json").read_text())
-        return int(summary["env_steps"]), summary["final_return"]
+        return summary["env_steps"], summary["final_return"]  # checked: it says that it finished
     return _last_episode(run.folder / "episodes.csv")
 
 

@@ -23,6 +23,7 @@ from medqn_tianshou.experiments.settings.files import (
 )
 from medqn_tianshou.experiments.settings.gymnasium import GymSettings
 from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.fields import field_specs
 from medqn_tianshou.training.run_config import RunConfig
 from medqn_tianshou.training.settings import Setting, Settings, TrainingSettings
 
@@ -37,6 +38,7 @@ __all__ = [
     "Setting",
     "Settings",
     "algorithms",
+    "check_values",
     "describe_default",
     "family_of",
     "load_settings",
@@ -65,6 +67,19 @@ def family_of(config: RunConfig) -> str:
     if "frames_stack" in config.settings:
         return AtariSettings.family
     raise ConfigError("task", config.task, "is none of this version's; name another run")
+
+
+def check_values(config: RunConfig) -> None:
+    """Check the values of a run, each alone; those that this version does not know may be any.
+
+    :raises ConfigError: for one that a run cannot have.
+    """
+    settings_class = SETTINGS_CLASSES[family_of(config)]
+    if config.algo not in algorithms(settings_class.family):
+        raise ConfigError("algo", config.algo, "is none of this version's; name another run")
+    for name, spec in field_specs(settings_class).items():
+        if name in config.settings:
+            spec.check(as_setting(config.settings[name].value))
 
 
 def settings_of(config: RunConfig) -> TrainingSettings:

@@ -151,6 +151,13 @@ code. Examples:
     task: Annotated[str, Flag(f"one of {', '.join(_TASKS)}", RUN, _TASKS[0])]
     hidden_sizes: tuple[int, ...]
 
+    def check(self) -> None:
+        """Check the values against each other, and the widths of the layers."""
+        super().check()
+        widths = self.hidden_sizes
+        sound = len(widths) <= 16 and all(type(w) is int and 1 <= w <= 65_536 for w in widths)
+        self.require(sound, "hidden_sizes", "must be at most 16 whole numbers from 1 to 65,536")
+
     @classmethod
     def check_task(cls, task: str, known: list[str]) -> None:
         """Refuse a task that is not one of the paper's."""
