@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from medqn_tianshou.fast.policy import FastMeDQNPolicy
     from medqn_tianshou.replay import CompactVectorReplayBuffer, ReplayFileError
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+    from medqn_tianshou.startup import prepare_process
     from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "UniformStateSampler",
     "__version__",
     "consolidation_loss",
+    "prepare_process",
     "seed_replay_buffer",
 ]
 
@@ -70,6 +72,7 @@ _MODULES = {
     "fast.policy": ("FastMeDQNPolicy",),
     "replay": ("CompactVectorReplayBuffer", "ReplayFileError"),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
+    "startup": ("prepare_process",),
     "training.memory": ("MemoryMonitor",),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,32 +92,52 @@ def _atari(label: str, algo: str, buffer_size: int, replay: str, paper: str) -> 
     return Training(label, "atari", "QbertNoFrameskip-v4", algo, buffer_size, replay, paper)
 
 
+def _lowdim(label: str, algo: str, buffer_size: int, replay: str, paper: str) -> Training:
+    return Training(label, "lowdim", "MountainCar-v0", algo, buffer_size, replay, paper)
+
+
 def _minatar(label: str, algo: str, buffer_size: int, replay: str, paper: str) -> Training:
     return Training(label, "minatar", "seaquest", algo, buffer_size, replay, paper)
 
 
 TRAININGS = (
-    _atari("DQN", "dqn", 1_000_000, "raw", "8.9 GB"),
+    _atari("DQN", "dqn", 1_000_000, "stock", "8.9 GB"),
     _atari("DQN", "dqn", 100_000, "raw", "2.9 GB"),
     _atari("MeDQN(R)", "medqn", 100_000, "raw", "3.1 GB"),
     _atari("MeDQN(R)", "medqn", 100_000, "compact", "3.1 GB"),
     _atari("DQN", "dqn", 1_000_000, "compact", "8.9 GB"),
+    _minatar("DQN", "dqn", 100_000, "stock", "1400 MB"),
     _minatar("DQN", "dqn", 100_000, "raw", "1400 MB"),
     _minatar("DQN", "dqn", 100_000, "compact", "1400 MB"),
     _minatar("DQN(S)", "dqn-s", 32, "raw", "240 MB"),
     _minatar("MeDQN(U)", "medqn-u", 32, "raw", "250 MB"),
     _minatar("MeDQN(R)", "medqn-r", 10_000, "raw", "280 MB"),
     _minatar("MeDQN(R)", "medqn-r", 10_000, "compact", "280 MB"),
+    _lowdim("DQN", "dqn", 10_000, "raw", ""),
+    _lowdim("MeDQN(U)", "medqn-u", 32, "raw", ""),
 )
-HEADINGS = {"atari": "Atari, Qbert", "minatar": "MinAtar, Seaquest"}
+HEADINGS = {
+    "atari": "Atari, Qbert",
+    "minatar": "MinAtar, Seaquest",
+    "lowdim": "low-dimensional, MountainCar",
+}
+# At most, and what we would like to reach, in MB: family, algorithm, kind of buffer.
+TARGETS = {
+    ("atari", "medqn", "compact"): (500, 420),
+    ("atari", "dqn", "compact"): (620, 540),
+    ("minatar", "medqn-u", "raw"): (400, 320),
+    ("minatar", "medqn-r", "compact"): (400, 320),
+    ("minatar", "dqn", "compact"): (400, 320),
+    ("lowdim", "medqn-u", "raw"): (390, 310),
+}
 
 
 def measure_rss(sizes: Any) -> Result:
     """Measure each of the paper's memory tables' runs in a process of its own."""
     # Numba compiles once and caches on disk: not in the first process that is measured.
     run_worker("fill_replay", transitions=100, num_envs=1)
-    rows = []
-    for training in TRAININGS:
+
+    def measure(training: Training) -> Result:
         buffer_size = max(training.buffer_size // sizes.rss_divisor, 32)
         measured = run_worker(
             "train",
@@ -127,13 +148,14 @@ def measure_rss(sizes: Any) -> Result:
             replay=training.replay,
             rounds=sizes.rss_rounds,
         )
-        row = {**vars(training), "buffer_size": buffer_size, **measured}
-        rows.append(row)
         note(
             f"rss: {training.family}, {training.label}, {buffer_size:,} {training.replay}: "
-            f"{megabytes(row['rss'])}"
+            f"{megabytes(measured['peak_rss'])}"
         )
-    return {"rounds": sizes.rss_rounds, "trainings": rows}
+        return {**vars(training), "buffer_size": buffer_size, **measured}
+
+    with ThreadPoolExecutor(2) as pool:  # memory can be measured in two processes at a time
+        return {"rounds": sizes.rss_rounds, "trainings": [*pool.map(measure, TRAININGS)]}
 
 
 def show_rss(result: Result) -> Section:

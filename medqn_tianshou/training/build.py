@@ -152,13 +152,13 @@ def make_training(
         run.start_over()
     logs = run.logs()
     wandb = open_wandb(run, project=options.wandb, mode=options.wandb_mode, is_new=is_new)
-    limit = replay.limit
+    limit, plan = replay.limit, f"{replay.plan}\n" if replay.plan else ""
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
         f"env steps, an update every {settings.step_per_collect}; {_describe_lambda(settings)}\n"
         f"replay buffer: {replay.description}; {limit.source} limit {format_bytes(limit.nbytes)}, "
         f"{format_bytes(limit.available)} left\n"
-        f"run folder: {run.path}\n"
+        f"{plan}run folder: {run.path}\n"
         f"watch it: {tensorboard_command()} --logdir {options.logdir}",
         flush=True,
     )

@@ -98,7 +98,7 @@ def find_runs(parent: Path, identity: Mapping[str, Any]) -> Iterator[Path]:
     """
     for path in sorted(parent.glob("*/config.json"), reverse=True):
         try:
-            if read_config(path.parent).identity == identity:
+            if read_config(path.parent).difference(identity) is None:
                 yield path.parent
         except RunConfigError:
             continue
