@@ -154,7 +154,7 @@ def measure_rss(sizes: Any) -> Result:
         )
         return {**vars(training), "buffer_size": buffer_size, **measured}
 
-    with ThreadPoolExecutor(2) as pool:  # memory can be measured in two processes at a time
+    with ThreadPoolExecutor(4) as pool:  # a busy machine does not change the memory
         return {"rounds": sizes.rss_rounds, "trainings": [*pool.map(measure, TRAININGS)]}
 
 
@@ -187,8 +187,8 @@ def show_rss(result: Result) -> Section:
             "Atari with its five test environments, without the log), fills the buffer to its last "
             f"transition with random play, and then trains for {result['rounds']} updates on the "
             "CPU. Imports are what the process held when it had imported all that the script "
-            "imports. Buffers of more than 200,000 transitions were filled with 1,000 recorded "
-            "steps again and again, shifted by a pixel each time; a million transitions of real "
+            "imports. Buffers of more than 20,000 Atari transitions were filled with 1,000 "
+            "recorded steps again and again, shifted by a pixel each time; a million transitions of real "
             "play are under *a full buffer* above. The paper's figures are of its own programs and "
             "machines. MinAtar, which Gymnasium loads into every process once it is installed, was "
             "kept out of the Atari processes."

@@ -71,8 +71,10 @@ def train(
 
     flags = {"--game" if family == "minatar" else "--task": task, "--algo": algo}
     flags |= {"--buffer-size": str(buffer_size), "--replay": "raw" if is_stock else replay}
+    # One game says what an evaluation takes; the Atari script always evaluates.
+    flags |= {"--test-num": "1"} if family == "atari" else {"--eval-episodes": "1"}
     if family != "atari":
-        flags["--eval-every"] = "100000"  # the Atari script always evaluates
+        flags["--eval-every"] = "100000"
     setup = Setup(family, [word for flag in flags.items() for word in flag])
     folder = TemporaryDirectory()  # deleted at the end of this function
     log = Path(folder.name)
@@ -84,7 +86,7 @@ def train(
         p.nbytes * _COPIES for p in policy.model.parameters()
     )
     collector.reset()
-    if buffer_size > 200_000:  # playing so long would take hours on a slow machine
+    if family == "atari" and buffer_size > 20_000:  # playing so long would take hours
         for batch in Recording.of(RandomPlay(collector.env), 1000).repeat(buffer_size):
             buffer.add(batch, [0])
         collector.reset_env()

@@ -13,7 +13,7 @@ from medqn_tianshou.training.settings import Replay, TrainingSettings
 
 BUDGET_SHARE = 0.90
 """A run stays below this share of its budget; the rest is for what nobody foresaw."""
-TRAINING_RESERVE = 150 * MB
+TRAINING_RESERVE = 120 * MB
 """What a run takes beside its buffer once all is built: compiled code, gradients, activations."""
 ENVPOOL_NBYTES = 110 * MB
 """What EnvPool takes, which plays where there are several environments."""
@@ -81,7 +81,7 @@ def plan_memory(settings: TrainingSettings, space: Any, *, rss: int) -> MemoryPl
     needed = expected if kind == "raw" else least
     if needed > room:
         smallest = -int(-(process + needed) / BUDGET_SHARE // MB)
-        hint = ", or with --replay compact less" if kind == "raw" else ""
+        hint = ", or less with --replay compact" if needed > least + MB else ""
         remedy = (
             f"is too little: the process takes {format_bytes(process)} without its buffer, and the "
             f"run keeps to {BUDGET_SHARE:.0%}; the smallest that works is {smallest}M{hint}"
