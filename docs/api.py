@@ -35,7 +35,7 @@ SECTIONS = {
     "Networks and optimizers": (
         "NatureQNetwork", "MinAtarQNetwork", "MLPQNetwork", "FusedRMSprop",
     ),
-    "Memory": ("MemoryMonitor",),
+    "Memory": ("prepare_process", "MemoryMonitor"),
 }  # fmt: skip
 
 
