@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from medqn_tianshou.commands import doctor
 from medqn_tianshou.commands.main import main
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.replay import CompactVectorReplayBuffer
@@ -89,3 +90,14 @@ def test_doctor_prints_the_plans(capsys):
     assert all(f"{family}, " in out for family in FAMILIES)
     assert main(["doctor", "--memory", "20M"]) == 1
     assert capsys.readouterr().out.count("the smallest that works is") == len(FAMILIES)
+
+
+def test_doctor_warns_of_a_torch_built_for_a_gpu_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor.torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(doctor.torch.version, "cuda", None)
+    assert "built for the CPU" in doctor.check_devices().found
+    monkeypatch.setattr(doctor.torch.version, "cuda", "13.0")
+    check = doctor.check_devices()
+    assert (check.status, "built for CUDA 13.0" in check.found) == ("warning", True)
+    assert "whl/cpu" in check.remedy

@@ -87,7 +87,7 @@ The defaults for a game and an algorithm are those of the released code. Example
   %(prog)s --task QbertNoFrameskip-v4 --watch --resume-path RUN/policy_best.pth
 """
     default_task: ClassVar[str] = "QbertNoFrameskip-v4"
-    process_nbytes: ClassVar[int] = 440 * MB
+    process_nbytes: ClassVar[int] = 460 * MB
     options_class: ClassVar[type[RunOptions]] = AtariOptions
 
     task: Annotated[str, Flag("the game", RUN, "Qbert")]
