@@ -3,6 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# The package index has torch for Linux built with CUDA: gigabytes on disk, and 300 MB more in each
+# process. Without an NVIDIA GPU, the build for the CPU is taken from PyTorch's own index, if that can
+# be reached. `make train TORCH_INDEX=` leaves the choice to the package index; a URL names another.
+TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
 
 .PHONY: train test test-fast lint format install-test clean
 
@@ -37,7 +41,10 @@ $(VENV)/train-installed: EXTRAS := atari
 $(VENV)/test-installed: EXTRAS := atari,minatar,play,report,sweep,wandb,dev
 $(VENV)/%-installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),-$(BIN)/python -m pip install --quiet --retries 0 --timeout 15 \
+		--constraint constraints.txt --extra-index-url $(TORCH_INDEX) torch)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@$(BIN)/python -c "from importlib.metadata import version; print('torch', version('torch'))"
 	touch $@
 
 clean:

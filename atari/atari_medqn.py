@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             make_atari_envs, task=s.task, backend=s.env_backend, frames_stack=s.frames_stack
         )
         train_envs = make_envs(num_envs=s.training_num, seed=seeds.train_envs, training=True)
-        test_envs = make_envs(num_envs=s.test_num, seed=seeds.test_envs, training=False)
+        test_envs = make_envs(num_envs=s.test_env_num, seed=seeds.test_envs, training=False)
         observation_space = train_envs.observation_space[0]
         action_space = train_envs.action_space[0]
 

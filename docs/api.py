@@ -41,7 +41,7 @@ SECTIONS = {
     "Tianshou's high-level API": (
         "MeDQNExperimentBuilder", "MeDQNParams", "MeDQNAgentFactory",
     ),
-    "Memory": ("MemoryMonitor",),
+    "Memory": ("prepare_process", "MemoryMonitor"),
 }  # fmt: skip
 
 

@@ -38,8 +38,8 @@ def table() -> str:
         ("", "Atari: replay, process", "MinAtar: replay, process", "speed, Atari", "take it"),
         (
             "DQN, Tianshou's own classes",
-            _cell(processes["atari", "dqn", "raw", 1_000_000]),
-            _cell(processes["minatar", "dqn", "raw", 100_000]),
+            _cell(processes["atari", "dqn", "stock", 1_000_000]),
+            _cell(processes["minatar", "dqn", "stock", 100_000]),
             "1 x",
             "as the yardstick",
         ),
@@ -70,13 +70,13 @@ def table() -> str:
     note = (
         "Measured with full buffers ([memory](docs/results/memory/README.md), "
         "[speed](docs/results/speed/README.md)); the process is all of its resident memory, "
-        "most of it libraries. The process of the first row runs our DQN on Tianshou's buffer."
+        "most of it libraries, at its peak and with torch for the CPU."
     )
     return "\n".join([*lines, "", note, ""])
 
 
 def _cell(row: Process) -> str:
-    return f"{_size(row['buffer'])}, {_size(row['rss'])}"
+    return f"{_size(row['buffer'])}, {_size(row['peak_rss'])}"
 
 
 def _size(count: int) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ReplayFileError,
     )
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
+    from medqn_tianshou.startup import prepare_process
     from medqn_tianshou.training.highlevel import (
         MeDQNAgentFactory,
         MeDQNExperimentBuilder,
@@ -63,6 +64,7 @@ __all__ = [
     "UniformStateSampler",
     "__version__",
     "consolidation_loss",
+    "prepare_process",
     "seed_replay_buffer",
 ]
 
@@ -87,6 +89,7 @@ _MODULES = {
         "ReplayFileError",
     ),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
+    "startup": ("prepare_process",),
     "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),
     "training.memory": ("MemoryMonitor",),
 }

@@ -1,7 +1,25 @@
-"""Prepares the process of a command or script, before torch and Tianshou are imported."""
+"""Prepares the process of a command or script, before torch and Tianshou are imported.
 
+Half of what a training process held were packages that other packages import and a run never
+uses. While a package of :data:`UNUSED_BY` loads, it gets stand-ins for those. A stand-in loads the
+real module at its first use, and is in ``sys.modules`` only meanwhile: whoever imports the module
+later gets the real one. An import that is not listed here, such as one that a later version of
+Tianshou adds, is left as it is.
+"""
+
+import ctypes
 import os
+import re
 import sys
+from abc import ABCMeta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module, metadata
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 ENVIRONMENT = {
     # OpenMP's threads wait for each other in a loop, for milliseconds. Where other processes need
@@ -10,10 +28,198 @@ ENVIRONMENT = {
     "GOMP_SPINCOUNT": "10000",
 }
 
+UNUSED_BY: dict[str, dict[str, tuple[str, ...]]] = {
+    "tianshou": {
+        "deepdiff": ("DeepDiff",),  # compares batches
+        "h5py": ("Dataset", "Group"),  # saves buffers; our checkpoints do not use it
+        "matplotlib.figure": ("Figure",),  # asks whether a logged value is one
+        "pandas": (),  # finds missing values in batches
+        "ray": (),  # environments on a cluster
+        "wandb": (),  # Tianshou's own logger; ours loads it with the flag --wandb
+    },
+    "gymnasium": {"cv2": ()},  # for its own Atari wrapper
+    "minatar": {  # draws its own window
+        "matplotlib": (),
+        "matplotlib.colors": (),
+        "matplotlib.pyplot": (),
+        "seaborn": (),
+    },
+}
+"""By the package that imports them: modules that a run does not use, and the classes of them that
+the package names while it loads."""
+
 
 def prepare_process() -> None:
-    """Set what libraries read once, when they are loaded; what the user has set stays."""
+    """Make this process small and a good neighbour; call it before torch and Tianshou are imported.
+
+    Packages that are loaded already stay as they are, and so do variables that the user has set.
+    Gymnasium registers its own environments and ours, and leaves other plugins alone: call
+    ``gymnasium.envs.registration.load_plugin_envs()`` for these.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    # Tianshou imports it wherever it is installed, and then it captures the console.
-    sys.modules.setdefault("wandb", None)  # type: ignore[arg-type]
+    if not any(isinstance(finder, _LeanFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _LeanFinder())
+
+
+def release_code() -> None:
+    """Return the pages of library code that were needed only while the libraries loaded.
+
+    They count as memory of the process until the system needs room. They remain in its file cache,
+    and those that are executed again come back.
+    """
+    try:
+        libc, maps = ctypes.CDLL(None), Path("/proc/self/smaps").read_text()
+    except (OSError, TypeError):  # not Linux
+        return
+    for start, end, anonymous in _CODE.findall(maps):
+        if anonymous == "0":  # nobody has written to the code in memory
+            size = int(end, 16) - int(start, 16)
+            libc.madvise(ctypes.c_void_p(int(start, 16)), ctypes.c_size_t(size), _DONTNEED)
+
+
+_DONTNEED = 4  # MADV_DONTNEED of Linux
+_CODE = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) r-xp .*\.so[.\d]*\n(?:(?!Anonymous:)[A-Z].*\n)*Anonymous: +(\d+) kB",
+    re.MULTILINE,
+)
+
+
+class _LeanFinder(MetaPathFinder):
+    """Finds the packages that need a lean loader; all others are left to Python's finders."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in (*UNUSED_BY, "torch"):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _LeanLoader(spec.loader)
+        return spec
+
+
+class _LeanLoader(Loader):
+    """Loads a package as its own loader does, with stand-ins for what it does not use."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec: Any = module.__spec__
+        spec.loader = module.__loader__ = self._loader  # which reads sources and data files
+        with _standing_in(UNUSED_BY.get(spec.name, {})), _own_plugins_only():
+            self._loader.exec_module(module)
+        if spec.name == "torch":
+            _Dynamo.stand_in()
+        release_code()
+
+
+class _StandIn(ModuleType):
+    """A module that is imported here and not used; its first use loads the real one."""
+
+    def __getattr__(self, name: str) -> Any:
+        # Python reads __path__ to import a submodule. Others look through all modules for such
+        # names as __file__, which is no use.
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(self.load(), name)
+
+    def load(self) -> ModuleType:
+        """Give the name to the real module."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return import_module(self.__name__)
+
+
+class _StandInClass(ABCMeta):
+    """A class of a module that is not loaded: it has no instances before it is."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return cls.__module__ in sys.modules and isinstance(instance, cls.real)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.real(*args, **kwargs)
+
+    @property
+    def real(cls) -> Any:
+        """The class itself, for which its module is loaded."""
+        return getattr(import_module(cls.__module__), cls.__name__)
+
+
+@contextmanager
+def _standing_in(modules: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Put stand-ins into ``sys.modules`` for modules that are installed and not loaded."""
+    added: dict[str, _StandIn] = {}
+    for name, classes in modules.items():
+        package, _, child = name.rpartition(".")
+        if name in sys.modules or not PathFinder.find_spec(name.partition(".")[0]):
+            continue
+        added[name] = stand_in = _StandIn(name)
+        for each in classes:
+            setattr(stand_in, each, _StandInClass(each, (), {"__module__": name}))
+        if package in added:
+            setattr(added[package], child, stand_in)
+        stand_in.__path__ = []  # read by each `from name import ...`
+    sys.modules.update(added)
+    try:
+        yield
+    finally:
+        for name, stand_in in added.items():
+            del stand_in.__path__
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
+
+
+@contextmanager
+def _own_plugins_only() -> Iterator[None]:
+    """Show Gymnasium no plugin but ours: MinAtar's loads seaborn, and with it scipy."""
+    entry_points: Callable[..., Any] = metadata.entry_points
+
+    def without_others(**selection: Any) -> Any:
+        found = entry_points(**selection)
+        if selection.get("group") != "gymnasium.envs":
+            return found
+        return tuple(point for point in found if point.value.startswith("medqn_tianshou."))
+
+    metadata.entry_points = without_others
+    try:
+        yield
+    finally:
+        metadata.entry_points = entry_points
+
+
+class _Dynamo(_StandIn):
+    """Stands in for ``torch._dynamo``, which torch's optimizers import for these two functions.
+
+    Unlike the others it stays, until something else of torch's compiler is used.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("torch._dynamo")
+        self._passed: list[Any] = []
+
+    @classmethod
+    def stand_in(cls) -> None:
+        """Stand in, unless the compiler is loaded."""
+        sys.modules.setdefault("torch._dynamo", cls())
+
+    def disable(self, function: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keep the compiler away from a function of torch, for which it need not be loaded."""
+        if sys._getframe(1).f_globals.get("__name__") != "torch._compile":
+            return self.load().disable(function, *args, **kwargs)
+        self._passed.append(function)
+        return function
+
+    def graph_break(self) -> None:
+        """End what the compiler compiles at once: nothing."""
+
+    def load(self) -> ModuleType:
+        """Load the compiler, and let torch ask it for its own ``disable``."""
+        for function in self._passed:
+            vars(function).pop("__dynamo_disable", None)
+        self._passed.clear()
+        return super().load()

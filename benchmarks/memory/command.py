@@ -40,7 +40,7 @@ class Sizes:
     training_turns: int = 31
     rss_divisor: int = 1
     """The buffers of the memory tables are smaller by this factor."""
-    rss_rounds: int = 50
+    rss_rounds: int = 20
 
 
 QUICK = Sizes(

@@ -11,20 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Any
 
-
-def hide_minatar() -> None:
-    """Keep Gymnasium from loading MinAtar as its plugin, as if it were not installed."""
-    plugin = ModuleType("minatar.gym")
-    plugin.register_envs = lambda: None  # type: ignore[attr-defined]
-    sys.modules.setdefault(plugin.__name__, plugin)
+from medqn_tianshou.startup import prepare_process, release_code
 
 
 def fill_replay(*, transitions: int, num_envs: int) -> dict[str, Any]:
     """Fill a compact buffer with random play of Qbert."""
-    hide_minatar()
     from benchmarks.memory.play import ATARI_REPLAY, RandomPlay, make_game
     from medqn_tianshou import CompactVectorReplayBuffer
     from medqn_tianshou.training.memory import MemoryMonitor
@@ -48,16 +41,19 @@ def fill_replay(*, transitions: int, num_envs: int) -> dict[str, Any]:
     }
 
 
+_COPIES = 3
+"""Of the Q network's parameters: gradients, and an optimizer's two averages."""
+
+
 def train(
     *, family: str, task: str, algo: str, buffer_size: int, replay: str, rounds: int
 ) -> dict[str, Any]:
-    """Build all that a training script builds, fill the buffer, train for a few rounds.
+    """Build all that a training script builds, fill the buffer, train for a few rounds, evaluate.
 
-    A round is a collect and an update. The other parameters are flags of the script.
+    A round is a collect and an update. The other parameters are flags of the script, but for the
+    replay ``"stock"``: Tianshou's own policy, collector and buffer, which are not evaluated.
     """
-    if family == "atari":
-        hide_minatar()
-        import envpool  # noqa: F401 (the script loads it when it builds its environments)
+    is_stock = replay == "stock"
     from benchmarks.setups import Setup, import_family
 
     import_family(family)
@@ -65,19 +61,32 @@ def train(
 
     imported = psutil.Process().memory_info().rss
 
+    import torch
     from tianshou.utils.torch_utils import policy_within_training_step
 
     from benchmarks.memory.play import RandomPlay, Recording
+    from benchmarks.speed.stock import Stock
+    from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
+    from medqn_tianshou.training.memory import MemoryMonitor
 
-    flags = {"--task" if family == "atari" else "--game": task, "--algo": algo}
-    flags |= {"--buffer-size": str(buffer_size), "--replay": replay}
+    flags = {"--game" if family == "minatar" else "--task": task, "--algo": algo}
+    flags |= {"--buffer-size": str(buffer_size), "--replay": "raw" if is_stock else replay}
+    # One game says what an evaluation takes; the Atari script always evaluates.
+    flags |= {"--test-num": "1"} if family == "atari" else {"--eval-episodes": "1"}
+    if family != "atari":
+        flags["--eval-every"] = "100000"
     setup = Setup(family, [word for flag in flags.items() for word in flag])
     folder = TemporaryDirectory()  # deleted at the end of this function
-    training = setup.prepare(Path(folder.name))
-    policy, collector = training.policy, training.train_collector
+    log = Path(folder.name)
+    trainer: Any = Stock(setup, log).trainer if is_stock else setup.prepare(log).trainer
+    policy, collector = trainer.policy, trainer.train_collector
     buffer = collector.buffer
+    monitor = MemoryMonitor(lambda: replay_nbytes(buffer))
+    network = sum(p.nbytes for p in policy.parameters()) + sum(
+        p.nbytes * _COPIES for p in policy.model.parameters()
+    )
     collector.reset()
-    if buffer_size > 200_000:  # playing so long would take hours on a slow machine
+    if family == "atari" and buffer_size > 20_000:  # playing so long would take hours
         for batch in Recording.of(RandomPlay(collector.env), 1000).repeat(buffer_size):
             buffer.add(batch, [0])
         collector.reset_env()
@@ -85,20 +94,29 @@ def train(
         collector.collect(n_step=buffer_size, random=True)
     if len(buffer) != buffer_size:
         raise RuntimeError(f"the buffer holds {len(buffer)} of {buffer_size} transitions")
+    if not is_stock:
+        release_code()  # as training does after its warm-up
     value = setup.value
     policy.set_eps(value.eps_train_final)
-    policy.set_env_step(buffer_size)
+    if not is_stock:
+        policy.set_env_step(buffer_size)
     for _ in range(rounds):
         with policy_within_training_step(policy):
             collector.collect(n_step=value.step_per_collect)
-            policy.update(sample_size=training.trainer.batch_size, buffer=buffer)
-    usage = training.logger.monitor.measure()
+            policy.update(sample_size=trainer.batch_size, buffer=buffer)
+    usage = monitor.measure()
+    if not is_stock:
+        trainer.reset(reset_collectors=False)  # with an evaluation
+        trainer.logger.before_collect(buffer_size)
+    peak_rss = monitor.measure().peak_rss
     return {
         "imported": imported,
         "rss": usage.rss,
-        "peak_rss": usage.peak_rss,
+        "peak_rss": peak_rss,
         "buffer": usage.buffer,
+        "network": network,
         "transitions": len(buffer),
+        "torch": torch.__version__,
     }
 
 
@@ -107,4 +125,6 @@ JOBS: dict[str, Callable[..., dict[str, Any]]] = {"fill_replay": fill_replay, "t
 
 if __name__ == "__main__":
     parameters = json.loads(sys.argv[1])
+    if parameters.get("replay") != "stock":
+        prepare_process()
     print(json.dumps(JOBS[parameters.pop("job")](**parameters)))

@@ -2,6 +2,7 @@
 
 Example:
   %(prog)s --logdir /data/log --json
+  %(prog)s --memory 600M
 
 The exit code is 1 where there is a problem; warnings are no problems.
 
@@ -23,17 +24,22 @@ import numpy as np
 import torch
 from packaging.specifiers import SpecifierSet
 
-from medqn_tianshou.commands.parsing import Parser
+from medqn_tianshou.commands.parsing import Parser, argument_type
 from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs
 from medqn_tianshou.envs.minatar import MinAtarEnv
+from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.files.extras import install_command
-from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.memory import MB, MemoryMonitor, format_bytes, memory_limit
+from medqn_tianshou.training.memory_plan import plan_memory
+from medqn_tianshou.training.settings import memory_size
 from medqn_tianshou.version import __version__
 
 Status = Literal["ok", "warning", "problem"]
-ENOUGH_MEMORY = 2000 * MB
+ENOUGH_MEMORY = 600 * MB
 """A default Atari run peaks below this, see docs/results/memory."""
 ENOUGH_SHARED_MEMORY = 256 * MB
+CPU_TORCH = "torch --index-url https://download.pytorch.org/whl/cpu"
 ATARI_EXTRA, MINATAR_EXTRA = map(install_command, ("atari", "minatar"))
 
 
@@ -55,6 +61,12 @@ def make_parser(prog: str | None = None) -> Parser:
         "--logdir", type=Path, default=Path("log"), help="where run folders will go (default: log)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--memory",
+        type=argument_type(memory_size),
+        metavar="SIZE",
+        help="print how a run of each family would keep to this memory, e.g. 600M, and do no more",
+    )
     return parser
 
 
@@ -99,10 +111,14 @@ def check_devices() -> Check:
         torch.zeros(1, device="cuda")
         names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
         return Check("devices", "ok", f"{names}; CUDA {torch.version.cuda}")
-    threads = f"CPU only, torch with {torch.get_num_threads()} thread(s)"
+    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU"
+    threads = f"CPU only, torch {build}, {torch.get_num_threads()} thread(s)"
     if shutil.which("nvidia-smi"):
         found = f"{threads}; torch cannot use the GPU"
         return Check("devices", "warning", found, "pip install --force-reinstall torch")
+    if torch.version.cuda:
+        found = f"{threads}; that build takes gigabytes on disk, and 300 MB more in each process"
+        return Check("devices", "warning", found, f"pip install --force-reinstall {CPU_TORCH}")
     return Check("devices", "ok", threads)
 
 
@@ -128,8 +144,8 @@ def check_memory() -> Check:
     left = format_bytes(limit.available)
     found = f"{left} left of {format_bytes(limit.nbytes)} ({limit.source})"
     if limit.available < ENOUGH_MEMORY:
-        cap = max(limit.available // 4 // MB, 1)
-        return Check("memory", "warning", found, f"medqn train atari --memory-cap {cap}M")
+        cap = max(limit.available // MB, 1)
+        return Check("memory", "warning", found, f"medqn train lowdim --memory {cap}M")
     return Check("memory", "ok", found)
 
 
@@ -155,9 +171,27 @@ def check_logdir(logdir: Path) -> Check:
     return Check("log folder", "ok", f"{logdir}, {free} free")
 
 
+def show_plans(budget: int) -> int:
+    """Print how the default run of each family keeps to a budget; return the exit code."""
+    works = False
+    for name, family in FAMILIES.items():
+        try:
+            settings = family.settings(memory=budget)
+            space = family.observation_space(settings)
+            plan = plan_memory(settings, space, rss=MemoryMonitor().rss())
+        except ConfigError as error:
+            print(f"{name}: {error.value} {error.remedy}")
+            continue
+        works = True
+        print(f"{name}, {settings.algo} on {settings.task}\n{plan}")
+    return 0 if works else 1
+
+
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Run the command line; return the exit code."""
     args = make_parser(prog).parse_args(arguments)
+    if args.memory is not None:
+        return show_plans(args.memory)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     checks: list[Check] = []
     for check in examine(args.logdir):

@@ -16,7 +16,6 @@ from medqn_tianshou.experiments.settings import AtariSettings
 from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.build import load_parameters
 from medqn_tianshou.training.errors import ConfigError
-from medqn_tianshou.training.memory import MB
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.seeding import seed_everything
 
@@ -26,7 +25,6 @@ class AtariFamily(Family[AtariSettings]):
 
     settings_class = AtariSettings
     network_class = NatureQNetwork
-    process_nbytes = 1000 * MB
     extra = "atari"
 
     def check(self, settings: AtariSettings) -> None:
@@ -46,7 +44,7 @@ class AtariFamily(Family[AtariSettings]):
 
     def make_test_envs(self, settings: AtariSettings, seed: int) -> BaseVectorEnv:
         """Build whole games with their own scores."""
-        return self._envs(settings, num_envs=settings.test_num, seed=seed, training=False)
+        return self._envs(settings, num_envs=settings.test_env_num, seed=seed, training=False)
 
     def make_env(
         self, settings: AtariSettings, *, seed: int = 0, render_mode: str | None = None

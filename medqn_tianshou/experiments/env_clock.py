@@ -7,15 +7,12 @@ from tianshou.env import BaseVectorEnv
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.experiments.family import Family
 from medqn_tianshou.experiments.settings import EnvClockSettings
-from medqn_tianshou.training.memory import MB
 
 E = TypeVar("E", bound=EnvClockSettings)
 
 
 class EnvClockFamily(Family[E]):
     """A family that trains in one environment."""
-
-    process_nbytes = 800 * MB
 
     def make_train_envs(self, settings: E, seed: int) -> BaseVectorEnv:
         """Build the environment to learn in."""

@@ -29,8 +29,6 @@ class Family(ABC, Generic[S]):
 
     settings_class: type[S]
     network_class: Callable[..., QNetwork]
-    process_nbytes: ClassVar[int]
-    """The memory of a run beside its replay buffer: measured peaks, and a tenth more."""
     extra: ClassVar[str | None] = None
     """The extra of this package that the family's environments need."""
 

@@ -156,7 +156,7 @@ def make_training(
         run.start_over()
     logs = run.logs()
     wandb = open_wandb(run, project=options.wandb, mode=options.wandb_mode, is_new=is_new)
-    limit = replay.limit
+    limit, plan = replay.limit, f"{replay.plan}\n" if replay.plan else ""
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
         f"env steps, an update every {settings.step_per_collect}\n"
@@ -164,7 +164,7 @@ def make_training(
         f"replay buffer: {replay.description}\n"
         f"memory: {format_bytes(limit.available)} left of {format_bytes(limit.nbytes)} "
         f"({limit.source})\n"
-        f"resume: {describe_resume(train_collector.env)}\n"
+        f"{plan}resume: {describe_resume(train_collector.env)}\n"
         f"run folder: {run.path}\n"
         f"watch it: {installed_command('tensorboard')} --logdir {options.logdir}",
         flush=True,

@@ -216,11 +216,11 @@ class Training:
             set_envs_state(self.train_collector.env, collected["envs"])
         else:
             close_episodes(buffer)
-        if self._test_collector is not None:
-            evaluated = state["test_collector"]
-            self._test_collector.load_state_dict(evaluated)
+        tests, evaluated = self._test_collector, state["test_collector"]
+        if tests is not None and len(evaluated["resets"]) == tests.env_num:  # once there were five
+            tests.load_state_dict(evaluated)
             if evaluated["envs"] is not None:
-                set_envs_state(self._test_collector.env, evaluated["envs"])
+                set_envs_state(tests.env, evaluated["envs"])
         self.logger.load_state_dict(state["logger"])
         self._evaluation_random.load_state_dict(state["evaluation_random"])
         # Last: the environments' resets may have sampled from them.

@@ -6,22 +6,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-import numpy as np
-from tianshou.data import Batch, ReplayBuffer
+from tianshou.data import ReplayBuffer
 from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import predict_replay_nbytes, seed_replay_buffer
 from medqn_tianshou.training.errors import ConfigError
-from medqn_tianshou.training.memory import MB, MemoryLimit, format_bytes, memory_limit
+from medqn_tianshou.training.memory import (
+    MemoryLimit,
+    MemoryMonitor,
+    format_bytes,
+    memory_limit,
+)
+from medqn_tianshou.training.memory_plan import (
+    BUDGET_SHARE,
+    TRAINING_RESERVE,
+    MemoryPlan,
+    example_transitions,
+    plan_memory,
+)
 from medqn_tianshou.training.settings import TrainingSettings
 
-TRAINING_RESERVE = 500 * MB
-"""What a run takes beside its buffer after the check: compiled code, gradients, activations."""
-_NEAR, _AIM = 0.95, 0.90  # shares of the memory cap
+_NEAR = 0.95  # share of the memory cap
+_STEP = 0.05  # share of it that an eviction frees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +39,14 @@ class Replay:
 
     :param description: its size in words.
     :param limit: the memory of the machine or container before the buffer was made.
+    :param plan: how the run keeps to its budget, if it has one.
     """
 
     buffer: ReplayBuffer
     nbytes_at_most: int
     description: str
     limit: MemoryLimit
+    plan: MemoryPlan | None = None
 
 
 def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -> Replay:
@@ -45,12 +56,16 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
     :raises ConfigError: if the memory does not allow it.
     """
     size, cap, limit = settings.buffer_size, settings.memory_cap, memory_limit()
-    env_num = len(envs)
-    example = example_transitions(envs.observation_space[0], env_num)
+    env_num, space = len(envs), envs.observation_space[0]
+    example = example_transitions(space, env_num)
+    plan, kind = None, settings.replay
+    if settings.memory is not None:
+        plan = plan_memory(settings, space, rss=MemoryMonitor().rss())
+        kind, cap = plan.replay, min(cap or plan.room, plan.room)
     left = max(limit.available - TRAINING_RESERVE, 0)
     allowed = left if cap is None else min(cap, left)
     options = {"buffer_num": env_num, **settings.buffer_options}
-    if settings.replay == "raw":
+    if kind == "raw":
         nbytes = predict_replay_nbytes(partial(RingReplayBuffer, **options), example, size)
         if nbytes > allowed:
             whose = f"the {format_bytes(left)} that this {limit.source} has left for it"
@@ -77,19 +92,8 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
         in_at_most = "" if cap is None else f", in at most {format_bytes(nbytes)}"
         description = f"up to {size:,} transitions, compact{in_at_most}"
     seed_replay_buffer(buffer, seed)
-    return Replay(buffer=buffer, nbytes_at_most=nbytes, description=description, limit=limit)
-
-
-def example_transitions(observation_space: Any, count: int) -> Batch:
-    """Make one transition per environment in the form in which the collector stores them."""
-    obs = np.zeros((count, *observation_space.shape), observation_space.dtype)
-    return Batch(
-        obs=obs,
-        obs_next=obs,
-        act=np.zeros(count, np.int64),
-        rew=np.zeros(count, np.float64),
-        terminated=np.zeros(count, np.bool_),
-        truncated=np.zeros(count, np.bool_),
+    return Replay(
+        buffer=buffer, nbytes_at_most=nbytes, description=description, limit=limit, plan=plan
     )
 
 
@@ -141,6 +145,19 @@ def replace_replay(own: CompactVectorReplayBuffer, found: CompactVectorReplayBuf
         )
 
 
+def make_watch(
+    settings: TrainingSettings, buffer: ReplayBuffer, rss: Callable[[], int]
+) -> "MemoryWatch | None":
+    """Build the watch over the budget of a run, or over its cap; None where nothing can go."""
+    if not isinstance(buffer, CompactVectorReplayBuffer):
+        return None
+    if settings.memory is not None:
+        return MemoryWatch(buffer, cap=settings.memory, rss=rss, flag="--memory", near=BUDGET_SHARE)
+    if settings.memory_cap is not None:
+        return MemoryWatch(buffer, cap=settings.memory_cap, rss=rss)
+    return None
+
+
 class MemoryWatch:
     """Evicts the oldest transitions of a compact replay buffer when the process nears its cap.
 
@@ -149,16 +166,25 @@ class MemoryWatch:
 
     :param cap: the most bytes that the process should need.
     :param rss: returns the resident bytes of the process now.
+    :param flag: the flag that set the cap.
+    :param near: the share of the cap at which transitions go.
     """
 
     def __init__(
-        self, buffer: CompactVectorReplayBuffer, *, cap: int, rss: Callable[[], int]
+        self,
+        buffer: CompactVectorReplayBuffer,
+        *,
+        cap: int,
+        rss: Callable[[], int],
+        flag: str = "--memory-cap",
+        near: float = _NEAR,
     ) -> None:
         self._buffer = buffer
-        self._cap = cap
+        self._cap, self._flag = cap, flag
         self._rss = rss
-        self.is_on = rss() - buffer.nbytes < _AIM * cap
-        self._threshold = _NEAR * cap
+        self._near, self._aim = near * cap, (near - _STEP) * cap
+        self.is_on = rss() - buffer.nbytes < self._aim
+        self._threshold = self._near
 
     def check(self) -> str | None:
         """Evict transitions if necessary, and return a line for the user if some were evicted."""
@@ -166,14 +192,14 @@ class MemoryWatch:
         if not self.is_on or rss <= self._threshold:
             return None
         before = len(self._buffer)
-        self._buffer.lower_max_bytes(max(int(self._buffer.nbytes - (rss - _AIM * self._cap)), 0))
+        self._buffer.lower_max_bytes(max(int(self._buffer.nbytes - (rss - self._aim)), 0))
         with suppress(OSError, AttributeError):  # not the GNU C library
             ctypes.CDLL("libc.so.6").malloc_trim(0)
         # Freed memory does not always return to the system, but the process uses it again: only
         # growth beyond the present size calls for another eviction.
-        self._threshold = max(_NEAR * self._cap, self._rss() + (1 - _NEAR) * self._cap)
+        self._threshold = max(self._near, self._rss() + _STEP * self._cap)
         return (
-            f"memory: {format_bytes(rss)} come near --memory-cap {format_bytes(self._cap)}; the "
+            f"memory: {format_bytes(rss)} come near {self._flag} {format_bytes(self._cap)}; the "
             f"replay buffer evicted its oldest {before - len(self._buffer):,} transitions and "
             f"stays below {format_bytes(self._buffer.max_bytes or 0)} from now on"
         )

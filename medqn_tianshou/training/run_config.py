@@ -160,7 +160,7 @@ def find_runs(parent: Path, identity: Mapping[str, Any]) -> Iterator[Path]:
     configs = [config for folder in folders for config in folder.glob("*/config.json")]
     for path in sorted(configs, key=lambda config: config.parent.name, reverse=True):
         try:
-            if read_config(path.parent).identity == identity:
+            if read_config(path.parent).difference(identity) is None:
                 yield path.parent
         except RunConfigError:
             continue

@@ -15,7 +15,7 @@ from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.dashboard import LAYOUT, Probe, write_hparams
 from medqn_tianshou.training.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.training.progress_line import ProgressLine
-from medqn_tianshou.training.replay_memory import MemoryWatch
+from medqn_tianshou.training.replay_memory import make_watch
 from medqn_tianshou.training.run_folder import ProgressRow, RunFolder, Summary, best_and_final
 from medqn_tianshou.training.settings import TrainingSettings
 from medqn_tianshou.training.wandb_mirror import MirroredWriter, WandbMirror
@@ -77,11 +77,7 @@ class RunLogger(TensorboardLogger):
         self.writer.add_custom_scalars(LAYOUT)
         self._probe = Probe(buffer, env_steps=settings.total_env_steps)
         self._cap_is_known = False
-        self._memory_watch = (
-            MemoryWatch(buffer, cap=settings.memory_cap, rss=monitor.rss)
-            if settings.memory_cap is not None and isinstance(buffer, CompactVectorReplayBuffer)
-            else None
-        )
+        self._memory_watch = make_watch(settings, buffer, monitor.rss)
         self._train_epsilon = 1.0
         self._clock, self._clock_start = clock, clock_start
         self._row_interval = None if evaluates else max(settings.total_env_steps // 100, 1)

@@ -78,6 +78,9 @@ class TrainingSettings:
     description: ClassVar[str]
     """What ``--help`` says of the family, with examples."""
     default_task: ClassVar[str]
+    process_nbytes: ClassVar[int]
+    """The memory of a run beside its replay buffer, with torch for the CPU: the measured peak
+    (docs/results/memory), and a tenth more."""
     # Where these are no settings of the family.
     optimizer, max_grad_norm, return_window = "adam", 0.0, 100
     options_class: ClassVar[type[RunOptions]] = RunOptions
@@ -157,6 +160,16 @@ class TrainingSettings:
         Replay,
         Flag("compact: lossless, in a fraction of the memory; raw: Tianshou's own buffer", FILES),
     ]
+    memory: Annotated[
+        int | None,
+        Range(at_least=1, at_most=2**60),
+        Flag(
+            "most bytes the whole process may take, e.g. 600M; the run plans its buffer by it, and "
+            "evicts the oldest transitions of a compact one at 90 % of it (default: no budget)",
+            FILES,
+            parse=memory_size,
+        ),
+    ]
     memory_cap: Annotated[
         int | None,
         Range(at_least=1, at_most=2**60),
@@ -211,7 +224,11 @@ class TrainingSettings:
     @classmethod
     def derive(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the defaults that follow from other values."""
-        return {"consolidation_batch_size": values["batch_size"], "memory_cap": None}
+        return {
+            "consolidation_batch_size": values["batch_size"],
+            "memory": None,
+            "memory_cap": None,
+        }
 
     def written(self) -> dict[str, dict[str, Any]]:
         """Return each value with its source, by name, as ``config.json`` stores them."""
@@ -241,6 +258,16 @@ class TrainingSettings:
     def uses_whole_buffer(self) -> bool:
         """Whether an update takes all transitions instead of a sample: MeDQN(U)'s one batch."""
         return self.sampling == "uniform" and self.buffer_size == self.batch_size
+
+    @property
+    def env_count(self) -> int:
+        """Training environments."""
+        return 1
+
+    @property
+    def test_env_num(self) -> int:
+        """Environments that an evaluation plays in at a time."""
+        return 1
 
     @property
     def buffer_options(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from medqn_tianshou.files.schema import (
 )
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
-from medqn_tianshou.training.replay_memory import example_transitions
+from medqn_tianshou.training.memory_plan import example_transitions
 from medqn_tianshou.training.settings import TrainingSettings
 
 _LARGEST = float(np.finfo(np.float64).max)

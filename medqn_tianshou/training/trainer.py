@@ -13,6 +13,8 @@ from tianshou.policy.base import TrainingStats
 from tianshou.trainer import OffpolicyTrainer
 from tianshou.utils.torch_utils import policy_within_training_step
 
+from medqn_tianshou.startup import release_code
+
 SMOOTHED_UPDATES = 100
 """Over how many updates Tianshou averages the losses that it logs."""
 
@@ -39,6 +41,7 @@ class LeanTrainer(OffpolicyTrainer):
     def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
         """Start from step 0, with an evaluation, whose untrained policy is no best one."""
         save_best, self.save_best_fn = self.save_best_fn, None
+        release_code()  # of the compiler that numba has loaded by now
         with self._evaluating():
             super().reset(reset_collectors, reset_buffer)
         self.save_best_fn = save_best

@@ -144,8 +144,6 @@ def check_wandb(project: str | None, mode: Mode | None) -> None:
     if not project.rpartition("/")[2]:
         remedy = "names no project; write PROJECT or ENTITY/PROJECT"
         raise ConfigError("wandb", repr(project), remedy)
-    if sys.modules.get("wandb", ...) is None:  # see startup.py
-        del sys.modules["wandb"]
     if find_spec("wandb") is None:
         raise ConfigError("wandb", project, f"needs W&B's package; {install_command('wandb')}")
 

@@ -1,13 +1,10 @@
 """The memory benchmark: it compares like with like, and its page holds what was measured."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scripts import ROOT
 
 from benchmarks import report
 from benchmarks.memory import command, play, processes, timing, training, worker
@@ -100,20 +97,10 @@ def test_the_memory_of_each_kind_of_training_can_be_measured(row):
     assert measured["rss"] <= measured["peak_rss"]
 
 
-def test_minatar_is_kept_out_of_a_fresh_process():
-    code = (
-        "import sys; from benchmarks.memory import worker; worker.hide_minatar()\n"
-        "import gymnasium; print(*sys.modules)"
-    )
-    modules = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert "gymnasium" in modules
-    assert "seaborn" not in modules
+def test_the_shares_of_a_process_add_up_to_its_peak():
+    row = {"imported": 200, "network": 30, "buffer": 10, "peak_rss": 300}
+    assert processes.shares(row) == {"libraries": 200, "network": 30, "buffer": 10, "rest": 60}
+    assert processes.shares({**row, "peak_rss": 230})["rest"] == 0
 
 
 def test_a_full_buffer_can_be_measured():

@@ -111,7 +111,7 @@ def test_a_return_that_is_no_number_is_left_out(raw):
 def test_names_in_a_page_are_text():
     name = "<script>x</script> | `a` [b](c) & \n# d"
     assert escape(name) == "&lt;script&gt;x&lt;/script&gt; &#124; &#96;a&#96; [b&#93;(c) &amp;  # d"
-    first, _, row, _ = table(["task"], [[name]])
+    _, _, row, _ = table(["task"], [[name]])
     assert row == f"| {escape(name)} |"
     assert escape("MeDQN(U) (lr 0.1), -1.0 [-2.0, 3.0]") == "MeDQN(U) (lr 0.1), -1.0 [-2.0, 3.0]"
 

@@ -8,23 +8,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import gymnasium as gym
-import numpy as np
 import torch
-from tianshou.data import ReplayBuffer
 
 from medqn_tianshou.commands.flags import add_train_flags
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.commands.train import settings_from
 from medqn_tianshou.experiments.families import FAMILIES
-from medqn_tianshou.replay.tianshou_buffers import predict_replay_nbytes
-from medqn_tianshou.training.replay_memory import example_transitions
+from medqn_tianshou.training.memory_plan import plan_memory, predict_buffer
 from medqn_tianshou.training.run_config import find_runs, is_finished
 from medqn_tianshou.training.settings import TrainingSettings
-
-COMPACT_FRAME_NBYTES = 500
-"""A frame in a compact buffer; the largest in docs/results/memory is 422."""
-COMPACT_ROW_NBYTES = 20
-"""All else of a transition in a compact buffer."""
 
 
 class PlanError(ValueError):
@@ -87,7 +79,9 @@ def plan_run(family: str, flags: Sequence[str], *, name: str, logdir: Path) -> R
     with parser.reporting():
         settings = settings_from(FAMILIES[family].settings_class, given)
         FAMILIES[family].check(settings)
-        buffer_nbytes = predict_buffer(settings)
+        nbytes = settings.process_nbytes + predict_buffer(settings, _space_of(settings))
+        if settings.memory is not None:  # refused now, rather than when the run starts
+            plan_memory(settings, _space_of(settings), rss=0)
     device = settings.options_class(device=given.get("device")).torch_device
     logdir = logdir.absolute()
     return RunPlan(
@@ -100,7 +94,7 @@ def plan_run(family: str, flags: Sequence[str], *, name: str, logdir: Path) -> R
         env_steps=settings.total_env_steps,
         cpus=settings.threads or torch.get_num_threads(),
         gpus=int(torch.device(device).type == "cuda"),
-        memory_nbytes=FAMILIES[family].process_nbytes + buffer_nbytes,
+        memory_nbytes=settings.memory or nbytes,
     )
 
 
@@ -115,23 +109,8 @@ def parser_of(family: str) -> Parser:
 _spaces: dict[tuple[str, ...], gym.Space[Any]] = {}
 
 
-def predict_buffer(settings: TrainingSettings) -> int:
-    """Predict the bytes of a full replay buffer."""
+def _space_of(settings: TrainingSettings) -> gym.Space[Any]:
     key = settings.family, settings.task, str(settings.buffer_options)
     if key not in _spaces:  # building an environment takes a moment
         _spaces[key] = FAMILIES[settings.family].observation_space(settings)
-    space = _spaces[key]
-    if settings.replay == "raw":
-        # A VectorReplayBuffer takes seconds to compile; it has the same, and the indices again.
-        nbytes = predict_replay_nbytes(
-            lambda size: ReplayBuffer(size, **settings.buffer_options),
-            example_transitions(space, 1),
-            settings.buffer_size,
-        )
-        return nbytes + settings.buffer_size * np.dtype(np.intp).itemsize
-    cells = int(np.prod(space.shape or ()))
-    row = {"uint8": COMPACT_FRAME_NBYTES, "bool": -(-cells // 8)}.get(
-        str(space.dtype), cells * np.dtype(space.dtype).itemsize
-    )
-    nbytes = settings.buffer_size * (row + COMPACT_ROW_NBYTES)
-    return nbytes if settings.memory_cap is None else min(nbytes, settings.memory_cap)
+    return _spaces[key]

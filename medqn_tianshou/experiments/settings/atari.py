@@ -18,6 +18,7 @@ from medqn_tianshou.training.fields import (
     Range,
     existing_file,
 )
+from medqn_tianshou.training.memory import MB
 from medqn_tianshou.training.options import RunOptions, torch_device
 from medqn_tianshou.training.settings import Sampling, TrainingSettings
 
@@ -95,10 +96,11 @@ Train MeDQN, or the DQN it is measured against, on an Atari game.
 The defaults for a game and an algorithm are those of the released code. Examples:
 
   %(prog)s --task Qbert --buffer-size 100000
-  %(prog)s --task Phoenix --algo dqn --memory-cap 8G
+  %(prog)s --task Phoenix --algo dqn --memory 700M
   %(prog)s --task Qbert --watch --resume-path RUN/policy_best.pth
 """
     default_task: ClassVar[str] = "QbertNoFrameskip-v4"
+    process_nbytes: ClassVar[int] = 460 * MB
     options_class: ClassVar[type[RunOptions]] = AtariOptions
     shorthands: ClassVar[type] = AtariShorthands
     other_algorithm_names: ClassVar[Mapping[str, str]] = {"medqn": "medqn-r"}
@@ -112,7 +114,7 @@ The defaults for a game and an algorithm are those of the released code. Example
     test_num: Annotated[
         int,
         Range(at_least=1, at_most=4096),
-        Flag("test environments, and episodes per evaluation", RUN),
+        Flag("episodes per evaluation, in as many environments at a time as training", RUN),
     ]
     env_backend: Annotated[
         Backend,
@@ -248,6 +250,16 @@ The defaults for a game and an algorithm are those of the released code. Example
     def episodes_per_evaluation(self) -> int:
         """Episodes per evaluation."""
         return self.test_num
+
+    @property
+    def env_count(self) -> int:
+        """Training environments."""
+        return self.training_num
+
+    @property
+    def test_env_num(self) -> int:
+        """Test environments: one, on ale-py, where training has one, to save EnvPool's 100 MB."""
+        return min(self.test_num, self.training_num)
 
     @property
     def target_copy_gradient_steps(self) -> int | None:

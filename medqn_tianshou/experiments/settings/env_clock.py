@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from medqn_tianshou.experiments.settings.files import load_settings, nearest
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import DQN, RUN, Count, CountOrZero, Flag, Range, Weight
+from medqn_tianshou.training.memory import MB
 from medqn_tianshou.training.settings import Initialization, Optimizer, TrainingSettings
 
 
@@ -17,6 +18,7 @@ class EnvClockSettings(TrainingSettings):
     """The settings of a run in one environment, whose steps all clocks count."""
 
     warmup_counts: ClassVar[bool] = True
+    process_nbytes: ClassVar[int] = 380 * MB
 
     steps: Annotated[Count, Flag("environment steps, warm-up included", RUN)]
     max_episode_steps: Annotated[
