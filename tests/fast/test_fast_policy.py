@@ -21,7 +21,7 @@ from medqn_tianshou import (
 from medqn_tianshou.algorithm.samplers import MixedStateSampler
 from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
 
-UPDATES = 60
+UPDATES = 25
 
 
 def make_sampler(name):
