@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
-from tianshou.env import BaseVectorEnv
+from tianshou.env import BaseVectorEnv, VectorEnvWrapper
 
 
 class SingleVectorEnv(BaseVectorEnv):
@@ -67,3 +67,12 @@ class SingleVectorEnv(BaseVectorEnv):
         """Close the environment."""
         self.env.close()  # type: ignore[no-untyped-call]
         self.is_closed = True
+
+
+class TimeoutIsTerminal(VectorEnvWrapper):
+    """Turns truncations into terminations, so that nothing is bootstrapped there."""
+
+    def step(self, action: Any, id: Any = None) -> Any:  # noqa: A002
+        """Step, and turn truncations into terminations."""
+        obs, rew, terminated, truncated, info = self.venv.step(action, id)
+        return obs, rew, terminated | truncated, np.zeros_like(truncated), info

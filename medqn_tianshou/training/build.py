@@ -20,7 +20,7 @@ from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
 from medqn_tianshou.training.options import RunOptions
@@ -39,10 +39,7 @@ def build_policy(
     action_space: gym.spaces.Discrete,
     sampler_seed: int,
 ) -> MeDQNPolicy:
-    """Build the policy that the settings describe, with its optimizer.
-
-    :param model: the Q network, on its device.
-    """
+    """Build the policy that the settings describe, with its optimizer."""
     return FastMeDQNPolicy(
         model=model,
         optim=make_optimizer(model, settings.optimizer, settings.lr),
@@ -86,8 +83,7 @@ def load_parameters(policy: MeDQNPolicy, path: Path) -> None:
     try:
         policy.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # torch raises many kinds for a foreign file
-        reason = str(error).splitlines()[0]
-        remedy = f"does not fit this task and network ({reason}); name another"
+        remedy = f"does not fit this task and network ({reason(error)}); name another"
         raise ConfigError("resume_path", path, remedy) from error
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from torch.utils.tensorboard import SummaryWriter
 
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason
 from medqn_tianshou.training.run_folder import RunFolder
 
 Mode = Literal["online", "offline"]
@@ -130,7 +130,7 @@ class WandbMirror:
             act(self._wandb_run)
         except Exception as error:  # W&B raises many kinds, and none is worth a run
             self._wandb_run = None
-            problem = f"Weights & Biases failed ({_reason(error)}); the run continues without it"
+            problem = f"Weights & Biases failed ({reason(error)}); the run continues without it"
             print(f"warning: {problem}", file=sys.stderr)
 
 
@@ -162,7 +162,7 @@ def open_wandb(
     try:
         mirror = WandbMirror(run=run, project=project, mode=mode)
     except Exception as error:  # W&B raises many kinds
-        problem = f"cannot be logged to ({_reason(error)}); "
+        problem = f"cannot be logged to ({reason(error)}); "
         if is_new:
             run.discard()
             remedy = problem + "run `wandb login`, or take --wandb-mode offline"
@@ -172,10 +172,6 @@ def open_wandb(
         return None
     print(f"Weights & Biases: {mirror.where}", flush=True)
     return mirror
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _read_record(run: RunFolder, project: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from medqn_tianshou import (
     MLPQNetwork,
     UniformStateSampler,
 )
-from medqn_tianshou.experiments.env_clock import TimeoutIsTerminal
+from medqn_tianshou.envs.single import TimeoutIsTerminal
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.training.build import build_policy
 from medqn_tianshou.training.options import RunOptions

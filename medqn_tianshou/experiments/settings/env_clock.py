@@ -17,6 +17,8 @@ class EnvClockSettings(TrainingSettings):
     """The settings of a run in one environment, whose steps all clocks count."""
 
     warmup_counts: ClassVar[bool] = True
+    kind_of_task: ClassVar[str]
+    """What a task is, for the error that refuses another one."""
 
     steps: Annotated[Count, Flag("environment steps, warm-up included", RUN)]
     max_episode_steps: Annotated[
@@ -51,6 +53,14 @@ class EnvClockSettings(TrainingSettings):
         Initialization,
         Flag("initialization of the network: torch's, or Kaiming of all or the last layer", DQN),
     ]
+
+    @classmethod
+    def check_task(cls, task: str, known: list[str]) -> None:
+        """Refuse a task without settings in the family's file."""
+        if task not in known:
+            near = nearest(task, known)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
+            raise ConfigError("task", task, f"is not a {cls.kind_of_task}; {hint}")
 
     def check(self) -> None:
         """Check the values against each other."""
@@ -113,19 +123,13 @@ Needs the extra `minatar`, a package under the GPL. Examples:
   %(prog)s --game seaquest --algo dqn --seed 3
 """
     default_task: ClassVar[str] = "breakout"
+    kind_of_task: ClassVar[str] = "MinAtar game"
 
     task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", name="--game")]
     seaquest_oxygen: Annotated[
         Literal["fixed", "flash"],
         Flag("Seaquest's oxygen bar: of the installed MinAtar, or flash: of MinAtar 1.0.10", RUN),
     ]
-
-    @classmethod
-    def check_task(cls, task: str, known: list[str]) -> None:
-        """Refuse a game that MinAtar does not have."""
-        if task not in known:
-            hint = nearest(task, known) or f"one of {', '.join(known)}"
-            raise ConfigError("task", task, f"is not a MinAtar game; did you mean {hint}?")
 
 
 _TASKS = tuple(load_settings("lowdim")["task"])
@@ -147,14 +151,7 @@ code. Examples:
   %(prog)s --task Catcher --algo dqn-s --seed 3
 """
     default_task: ClassVar[str] = _TASKS[0]
+    kind_of_task: ClassVar[str] = "task of the paper"
 
     task: Annotated[str, Flag(f"one of {', '.join(_TASKS)}", RUN, _TASKS[0])]
     hidden_sizes: tuple[int, ...]
-
-    @classmethod
-    def check_task(cls, task: str, known: list[str]) -> None:
-        """Refuse a task that is not one of the paper's."""
-        if task not in known:
-            near = nearest(task, known)
-            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
-            raise ConfigError("task", task, f"is not a task of the paper; {hint}")
