@@ -114,7 +114,7 @@ class RayExecutor:
             }
         try:
             ray.init(log_to_driver=False, logging_level="ERROR", **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises many kinds; a plain one if it starts too slowly
             raise RayError(reason(error)) from error
         # By value: a worker that imported this package would take as much memory as a run.
         cloudpickle.register_pickle_by_value(attempts)
