@@ -1,12 +1,25 @@
 """Fixtures that several test files share; most are functions to call."""
 
 import csv
+import shutil
+from contextlib import suppress
 
 import pytest
 import torch
+from tianshou.data.buffer import manager
+from tianshou.data.utils import segtree
+from tianshou.policy import base
 
 # The networks of the tests are tiny: more threads only wait for each other.
 torch.set_num_threads(1)
+
+# Tianshou compiles these functions in each process, for a dozen seconds: keep the code on disk.
+for function in (
+    *(base._gae_return, base._nstep_return, manager._prev_index, manager._next_index),
+    *(segtree._setitem, segtree._reduce, segtree._get_prefix_sum_idx),
+):
+    with suppress(RuntimeError):  # no folder to keep it in
+        function.enable_caching()
 
 # Random play keeps the episodes of the short runs short, and their updates few.
 SHORT_RUNS = {
@@ -94,3 +107,31 @@ def on_learn(monkeypatch):
         monkeypatch.setattr(FastMeDQNPolicy, "learn", noted)  # compiled updates step aside
 
     return patch
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A short run that was not interrupted, to compare resumed ones with; do not change it."""
+    from resume_runs import FLAGS, train
+
+    return train("lowdim", tmp_path_factory.mktemp("whole"), *FLAGS)
+
+
+@pytest.fixture(scope="session")
+def killed_once(tmp_path_factory):
+    """The log folder of the same run, killed at step 350; do not change it."""
+    from resume_runs import FLAGS, OFTEN, train_and_kill
+
+    logdir = tmp_path_factory.mktemp("killed")
+    train_and_kill("lowdim", logdir, pytest.MonkeyPatch(), 251, *FLAGS, *OFTEN)
+    return logdir
+
+
+@pytest.fixture
+def killed(tmp_path, killed_once, run_folder):
+    """A copy of the killed run, with checkpoints of steps 280 and 340."""
+    from resume_runs import checkpoints
+
+    folder = run_folder(shutil.copytree(killed_once, tmp_path / "killed"))
+    assert checkpoints(folder) == ["000000000280.checkpoint", "000000000340.checkpoint"]
+    return folder

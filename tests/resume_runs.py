@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ SCRIPTS = {
     family: load_script(f"{family}/{family}_medqn.py") for family in ("lowdim", "minatar", "atari")
 }
 LOWDIM = "--steps 500 --warmup-steps 100 --return-window 3 --max-episode-steps 45"
+FLAGS = f"--task MountainCar-v0 --algo medqn-u {LOWDIM}".split()
+OFTEN = ("--checkpoint-every", "60")
 # Random play keeps the evaluation games short.
 ATARI = (
     "--task QbertNoFrameskip-v4 --epoch 2 --step-per-epoch 80 --step-per-collect 4 --batch-size 8 "
@@ -31,6 +34,14 @@ class KilledError(BaseException):
 def run_folder(logdir):
     (config,) = logdir.glob("**/config.json")
     return config.parent
+
+
+def checkpoints(folder):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+def truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
 
 
 def train(family, logdir, *flags):

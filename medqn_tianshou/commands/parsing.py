@@ -41,12 +41,7 @@ class Parser(argparse.ArgumentParser):
         return next((names[0] for names in flags if names), f"--{name.replace('_', '-')}")
 
     def bad(self, flag: str, value: Any, problem: str) -> NoReturn:
-        """Report a bad value.
-
-        :param flag: the argument, e.g. ``--task``.
-        :param value: the value given.
-        :param problem: what is wrong and what to do.
-        """
+        """Report a bad value of an argument; ``problem`` is what is wrong, and what to do."""
         self.error(f"argument {flag}: {value} {problem}")
 
     def typed(self, arguments: Sequence[str] | None) -> str:

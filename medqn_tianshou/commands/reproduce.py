@@ -109,11 +109,11 @@ class Run:
 def plan_runs(lines: Sequence[Line], out: Path) -> list[Run]:
     """Plan all runs, seed by seed, so that a stopped figure is complete for its first seeds."""
     runs = [
-        (seed, Run(plan, line, out / f"raw/{line.slug}_seed{seed}.json"))
+        Run(plan, line, out / f"raw/{line.slug}_seed{plan.identity['seed']}.json")
         for line in lines
-        for seed, plan in zip(line.sweep.seeds, line.sweep.plans(out / "unfinished"), strict=True)
+        for plan in line.sweep.plans(out / "unfinished")
     ]
-    return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
+    return sorted(runs, key=lambda run: run.plan.identity["seed"])
 
 
 def run_plans(
@@ -172,9 +172,9 @@ def reproduce(
             on_finished=keep,
         )
     shutil.rmtree(out / "unfinished", ignore_errors=True)
-    files: dict[tuple[str, str], list[Path]] = {}
-    for line in lines:
-        files[line.label, line.cell] = [run.json for run in runs if run.line is line]
+    files = {
+        (line.label, line.cell): [run.json for run in runs if run.line is line] for line in lines
+    }
     write_figure_page(out, figure, files, command)
 
 

@@ -84,11 +84,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Frames, dict[str, Any]]:
-        """Start the next episode: after a lost life in the same game, otherwise in a new one.
-
-        :param seed: seeds the no-ops and starts a new game in any case.
-        :param options: ignored.
-        """
+        """Start the next episode: after a lost life in the same game, unless a seed is given."""
         super().reset(seed=seed, options=options)
         if not self._has_life_left or seed is not None:
             self._ale.reset_game()

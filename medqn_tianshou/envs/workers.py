@@ -22,7 +22,6 @@ class DeadWorkerError(RuntimeError):
 class WorkerVectorEnv(SubprocVectorEnv):
     """Tianshou's SubprocVectorEnv, which raises :class:`DeadWorkerError` when a worker dies.
 
-    :param env_fns: build the environments.
     :param name: the task, for the error message.
     """
 

@@ -1,4 +1,4 @@
-"""A family of experiments: how its settings become environments, a network and a training."""
+"""Families of experiments: how settings become environments, a network and a training."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,7 +12,13 @@ from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
-from medqn_tianshou.experiments.settings import algorithms, load_settings, resolve_settings
+from medqn_tianshou.envs.single import SingleVectorEnv
+from medqn_tianshou.experiments.settings import (
+    EnvClockSettings,
+    algorithms,
+    load_settings,
+    resolve_settings,
+)
 from medqn_tianshou.training import build
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import Training
@@ -22,6 +28,7 @@ from medqn_tianshou.training.seeding import seed_everything
 from medqn_tianshou.training.settings import TrainingSettings
 
 S = TypeVar("S", bound=TrainingSettings)
+E = TypeVar("E", bound=EnvClockSettings)
 
 
 class Family(ABC, Generic[S]):
@@ -151,3 +158,20 @@ class Family(ABC, Generic[S]):
     def watch(self, settings: S, options: RunOptions) -> None:
         """Play with the policy of ``options.resume_path`` and print the scores."""
         raise ConfigError("watch", True, f"is not for {self.name}; use medqn play RUN")
+
+
+class EnvClockFamily(Family[E]):
+    """A family that trains in one environment, whose steps all clocks count."""
+
+    def make_train_envs(self, settings: E, seed: int) -> BaseVectorEnv:
+        """Build the environment to learn in."""
+        return self._single(settings, seed, timeouts_terminate=not settings.bootstrap_timeouts)
+
+    def make_test_envs(self, settings: E, seed: int) -> BaseVectorEnv | None:
+        """Build the environment to evaluate in, if the settings ask for evaluations."""
+        return self._single(settings, seed) if settings.eval_every else None
+
+    def _single(self, settings: E, seed: int, *, timeouts_terminate: bool = False) -> BaseVectorEnv:
+        envs = SingleVectorEnv(self.make_env(settings), timeouts_terminate=timeouts_terminate)
+        envs.seed(seed)
+        return envs

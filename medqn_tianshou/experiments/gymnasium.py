@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary
 
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
 from medqn_tianshou.envs.images import ChannelsFirst, has_channels_last
-from medqn_tianshou.experiments.env_clock import EnvClockFamily
+from medqn_tianshou.experiments.family import EnvClockFamily
 from medqn_tianshou.experiments.settings import GymSettings
 from medqn_tianshou.training.errors import ConfigError
 

@@ -7,7 +7,7 @@ import gymnasium as gym
 
 from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.envs.registration import register_envs
-from medqn_tianshou.experiments.env_clock import EnvClockFamily
+from medqn_tianshou.experiments.family import EnvClockFamily
 from medqn_tianshou.experiments.settings import LowDimSettings
 
 ENV_IDS = {"Catcher": "medqn/Catcher-v0", "Pixelcopter": "medqn/Pixelcopter-v0"}

@@ -7,7 +7,7 @@ from gymnasium.wrappers.time_limit import TimeLimit
 
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork
 from medqn_tianshou.envs.minatar import MinAtarEnv
-from medqn_tianshou.experiments.env_clock import EnvClockFamily
+from medqn_tianshou.experiments.family import EnvClockFamily
 from medqn_tianshou.experiments.settings import MinAtarSettings
 from medqn_tianshou.training.errors import ConfigError
 

@@ -51,7 +51,6 @@ def train(*, seed: int, consolidate: bool, updates: int) -> list[MLPQNetwork]:
     A seed has the same first weights and the same samples with and without consolidation: up to
     the end of stage 1 the two are one.
 
-    :param seed: the seed of the weights, the samples and the consolidation inputs.
     :param consolidate: add the consolidation loss in stage 2.
     :param updates: mini-batch updates in each stage.
     :return: the network as it was at the end of each stage.
@@ -97,11 +96,7 @@ def grid(low: float, high: float) -> Inputs:
 
 @torch.no_grad()
 def measure(seed: int, method: str, learned: Sequence[MLPQNetwork]) -> list[ErrorRow]:
-    """Compute the mean squared error after each stage on each stage's interval.
-
-    :param method: a key of :data:`METHODS`.
-    :param learned: the network at the end of each stage.
-    """
+    """Compute the mean squared error after each stage on each stage's interval."""
     return [
         ErrorRow(
             seed=seed,

@@ -40,10 +40,7 @@ def build_policy(
     action_space: gym.spaces.Discrete,
     sampler_seed: int,
 ) -> MeDQNPolicy:
-    """Build the policy that the settings describe, with its optimizer.
-
-    :param model: the Q network, on its device.
-    """
+    """Build the policy that the settings describe, with its optimizer."""
     return FastMeDQNPolicy(
         model=model,
         optim=make_optimizer(model, settings.optimizer, settings.lr),

@@ -1,11 +1,10 @@
-"""The one error for a setting or an option that cannot be used, and the words of others."""
+"""The one error for a setting or an option that cannot be used, and reasons in one line."""
 
 
 class ConfigError(ValueError):
     """A bad value of a setting or an option of a run.
 
     :param setting: its name, e.g. ``"buffer_size"``.
-    :param value: the bad value.
     :param remedy: what is wrong with the value, and what to do instead.
     """
 
@@ -20,5 +19,6 @@ class ConfigError(ValueError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first line of what an error says, or its kind."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """Return the first line of an error's text; its type if it has no text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0]

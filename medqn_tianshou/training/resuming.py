@@ -2,10 +2,8 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from medqn_tianshou.files.container import UNSOUND
-from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, Checkpoints
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
@@ -66,9 +64,13 @@ def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: 
             raise ConfigError("resume", path, remedy)
         try:
             state, replay = checkpoints.read(path)
-            restored, sizes = _load(path, training, state, replay)
-        except CheckpointError as error:
-            print(f"warning: {error}; trying the one before", file=sys.stderr)
+            sizes = {str(name): int(size) for name, size in state["logs"].items()}
+            restored = training.load_state_dict(state, replay)
+        except (*UNSOUND, MemoryError) as error:
+            problem = str(error)
+            if not isinstance(error, CheckpointError):
+                problem = f"{path}: does not fit this run ({reason_of(error)})"
+            print(f"warning: {problem}; trying the one before", file=sys.stderr)
             continue
         try:
             run.rewind(logs, sizes)
@@ -87,17 +89,3 @@ def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: 
     for path in set(run.logs()) - set(logs):
         path.unlink()
     raise ConfigError("resume", run.path, "has no checkpoint that can be used; start a new run")
-
-
-def _load(
-    path: Path,
-    training: Training,
-    state: dict[str, Any],
-    replay: CompactVectorReplayBuffer | None,
-) -> tuple[bool, dict[str, int]]:
-    """Load a state; return whether the environments were restored, and the sizes of the logs."""
-    try:
-        sizes = {str(name): int(size) for name, size in state["logs"].items()}
-        return training.load_state_dict(state, replay), sizes
-    except (*UNSOUND, MemoryError) as error:
-        raise CheckpointError(f"{path}: does not fit this run ({reason_of(error)})") from None

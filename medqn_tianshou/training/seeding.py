@@ -51,10 +51,7 @@ def seed_everything(seed: int) -> RunSeeds:
 
 
 class OwnRandomNumbers:
-    """Random numbers of an activity that must not disturb the others that use numpy's generator.
-
-    :param seed: of its numbers.
-    """
+    """Random numbers of an activity that must not disturb the others that use numpy's generator."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.RandomState(np.random.MT19937(seed))

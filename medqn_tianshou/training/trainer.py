@@ -26,7 +26,6 @@ class LeanTrainer(OffpolicyTrainer):
     progress bar of its own.
 
     :param evaluating: the context of each evaluation.
-    :param options: those of the base class.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def test_without_consolidation_it_is_dqn_parameter_for_parameter(
         )
         policy = build(policy_class, **options, **more)
         initial = copy.deepcopy(policy.model.state_dict())
-        stats = update(policy, buffer, count=200)
+        stats = update(policy, buffer, count=30)
         assert not torch.equal(initial["advantage.0.weight"], policy.model.advantage[0].weight)
         return policy, [stat.loss for stat in stats]
 

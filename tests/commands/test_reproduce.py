@@ -20,7 +20,7 @@ from medqn_tianshou.commands.report.curves import (
     smooth,
 )
 from medqn_tianshou.commands.report.figure_page import best_cells
-from medqn_tianshou.commands.reproduce import cells_of, lines_of
+from medqn_tianshou.commands.reproduce import cells_of, lines_of, with_length
 from medqn_tianshou.commands.sweep.file import read_sweep
 from medqn_tianshou.experiments.figures import load_figures
 
@@ -67,12 +67,14 @@ def test_every_figure_and_table_outside_atari_has_its_command(tmp_path):
     }  # fmt: skip
     for figure in FIGURES.values():
         sweep = read_sweep(figure.path)
+        assert len(sweep.seeds) == figure.seeds
+        sweep = with_length(sweep, seeds=2, steps=None)
         lines = lines_of(sweep)
         assert len({line.slug for line in lines}) == len(lines)
         plans = sweep.plans(tmp_path)  # by the real parsers
         by_line = [plan for line in lines for plan in line.sweep.plans(tmp_path)]
         assert {plan.name for plan in by_line} == {plan.name for plan in plans}
-        assert len(plans) == len(lines) * figure.seeds
+        assert len(plans) == len(lines) * 2
 
 
 def test_lines_are_named_as_their_variants_or_algorithms():
@@ -108,8 +110,8 @@ def test_grids_are_those_of_the_paper(tmp_path):
         plan.identity["buffer_size"] for plan in fig3b["DQN(S), 32"][0].sweep.plans(tmp_path)
     }
     assert small == 32
-    every = [cell for of_line in fig3b.values() for cell in of_line]
-    assert len({plan.name for cell in every for plan in cell.sweep.plans(tmp_path)}) == 110 * 20
+    every = [with_length(cell.sweep, 2, None) for of_line in fig3b.values() for cell in of_line]
+    assert len({plan.name for sweep in every for plan in sweep.plans(tmp_path)}) == 110 * 2
 
 
 def test_the_best_cell_of_each_line_is_named_with_how_many_there_are():

@@ -222,6 +222,21 @@ def test_without_ray_installed_the_sweep_says_so_and_uses_processes(tmp_path, ca
     assert line in capsys.readouterr().out
 
 
+@needs_ray
+def test_where_ray_cannot_start_the_sweep_names_the_way_without_it(tmp_path, capsys, monkeypatch):
+    def fail(**_):
+        raise Exception("The current node timed out during startup.\nIt may be overloaded.")
+
+    monkeypatch.setattr("ray.init", fail)
+    file = write(tmp_path / "good.toml", GOOD)
+    with pytest.raises(SystemExit) as exit_info:
+        command.main(["sweep", str(file), "--out", str(tmp_path / "out")])
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    reason = "The current node timed out during startup."
+    assert f"Ray cannot be started here ({reason}); add --no-ray" in line
+
+
 def test_a_second_sweep_in_the_folder_is_refused(tmp_path, capsys, monkeypatch):
     file = write(tmp_path / "good.toml", GOOD)
     arguments = ["sweep", str(file), "--out", str(tmp_path / "out"), "--no-ray"]

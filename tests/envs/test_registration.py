@@ -8,6 +8,7 @@ import pytest
 from scripts import ROOT
 
 IDS = ("medqn/Catcher-v0", "medqn/Pixelcopter-v0", "medqn/MinAtar-SpaceInvaders-v0")
+pytestmark = pytest.mark.process
 CHECK = f"missing = set({IDS}) - set(gymnasium.registry); assert not missing, missing"
 
 

@@ -148,8 +148,8 @@ def test_the_target_network_is_copied_at_the_papers_env_steps(
 def test_medqn_u_trains_on_its_whole_buffer(tmp_path, run, on_learn):
     seen = []
     on_learn(lambda _, batch: seen.append(batch.obs.copy()))
-    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path)
-    assert len(seen) == 200
+    run("lowdim", "MountainCar-v0", "medqn-u", tmp_path, "--steps", "200")
+    assert len(seen) == 100
     for earlier, later in pairwise(seen):
         assert len(np.unique(later, axis=0)) == 32
         np.testing.assert_array_equal(earlier[1:], later[:-1])  # one in, one out, in order
@@ -167,7 +167,7 @@ def test_episodes_are_recorded_with_their_exact_env_step(tmp_path, run, read_csv
 def test_a_timeout_is_terminal_unless_told_otherwise(tmp_path, run, on_learn):
     flags = []
     on_learn(lambda _, batch: flags.append((batch.terminated.any(), batch.truncated.any())))
-    limit = ["--max-episode-steps", "20"]
+    limit = ["--max-episode-steps", "20", "--steps", "180"]
     run("lowdim", "MountainCar-v0", "medqn-u", tmp_path / "a", *limit)
     assert set(flags) == {(True, False)}
     flags.clear()

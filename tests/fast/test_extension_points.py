@@ -1,5 +1,7 @@
 """What a subclass overrides of Tianshou's DQNPolicy counts, in the plain and the fast policy."""
 
+from functools import cache
+
 import pytest
 import torch
 from learners import ENVS, assert_same_parameters, build, filled, update
@@ -64,11 +66,15 @@ class OwnLearning:
 EXTENSIONS = [OwnTargets, OwnForward, OwnReturns, OwnValues, OwnBatch, OwnLearning]
 
 
+@cache
 def extended(extension, policy_class):
     return type("Extended", (extension, policy_class), {})
 
 
-def trained(policy_class, **options):
+@cache  # several tests compare with the same policy, and none changes it
+def trained(policy_class, *, consolidates=False, **options):
+    if consolidates:
+        options |= {"state_sampler": RealStateSampler(seed=1), "consolidation_epochs": 2}
     policy = build(policy_class, is_double=True, **options)
     # Not an optimizer that divides by the size of the gradient: it would amplify rounding.
     policy.optim = torch.optim.SGD(policy.model.parameters(), lr=0.05)
@@ -91,22 +97,11 @@ def test_a_subclass_learns_as_the_same_subclass_of_dqn(extension, policy_class):
 @pytest.mark.parametrize("extension", EXTENSIONS)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_subclass_of_the_fast_policy_learns_as_that_of_the_plain_one(extension, compiled):
-    plain, fast = (
-        trained(
-            extended(extension, policy_class),
-            state_sampler=RealStateSampler(seed=1),
-            consolidation_epochs=2,
-            **options,
-        )
-        for policy_class, options in ((MeDQNPolicy, {}), (FastMeDQNPolicy, {"compiled": compiled}))
-    )
+    plain = trained(extended(extension, MeDQNPolicy), consolidates=True)
+    fast = trained(extended(extension, FastMeDQNPolicy), consolidates=True, compiled=compiled)
     assert_same_parameters(fast, plain, tolerance=1e-5)
     with pytest.raises(AssertionError):  # by far more than the tolerance
-        assert_same_parameters(
-            trained(MeDQNPolicy, state_sampler=RealStateSampler(seed=1), consolidation_epochs=2),
-            plain,
-            tolerance=1e-3,
-        )
+        assert_same_parameters(trained(MeDQNPolicy, consolidates=True), plain, tolerance=1e-3)
 
 
 @pytest.mark.parametrize("policy_class", [MeDQNPolicy, FastMeDQNPolicy])

@@ -261,13 +261,13 @@ def test_a_replaced_method_of_a_sampler_or_buffer_is_used(change, buffer_class, 
 
 def test_a_forward_replaced_in_the_class_is_used(monkeypatch):
     policy = build(FastMeDQNPolicy)
-    expected = policy.choose_actions(OBS, explore=False)
+    expected = policy.actor(explore=False)(OBS)
     forward = QNetwork.forward
     flipped = lambda self, obs, state=None, info=None: (-forward(self, obs)[0], state)  # noqa: E731
     monkeypatch.setattr(MLPQNetwork, "forward", flipped, raising=False)
     with torch.no_grad():
         worst = policy.model(OBS)[0].argmax(dim=1).numpy()
-    found = policy.choose_actions(OBS, explore=False)
+    found = policy.actor(explore=False)(OBS)
     np.testing.assert_array_equal(found, worst)
     assert (found != expected).all()
 

@@ -19,7 +19,10 @@ def code_of(page):
     return code
 
 
-@pytest.mark.parametrize(("page", "coef"), [("README.md", 0.5), ("docs/own_code.md", 0.07)])
+@pytest.mark.parametrize(
+    ("page", "coef"),
+    [("README.md", 0.5), pytest.param("docs/own_code.md", 0.07, marks=pytest.mark.slow)],
+)
 def test_the_example_trains(page, coef, capsys):
     code = code_of(page)
     for text, shorter in SHORTER[page].items():

@@ -38,6 +38,7 @@ def test_the_public_names_are_listed_and_others_refused():
         from medqn_tianshou import MeDQMPolicy  # noqa: F401
 
 
+@pytest.mark.process
 def test_a_star_import_brings_all_names():
     code = (
         "from medqn_tianshou import *; import medqn_tianshou as m; print(set(m.__all__) - {*dir()})"

@@ -61,7 +61,7 @@ def test_the_smallest_cap_leaves_whole_stacks(layout):
         assert_holds_the_newest(buffer, play.lists)
 
 
-@pytest.mark.parametrize("slack", [3, 20])
+@pytest.mark.parametrize("slack", [3, 10])
 @pytest.mark.parametrize("end_chance", [0.02, 1.0])
 @pytest.mark.parametrize("kind", [few_changes, noise])
 def test_the_cap_is_put_to_use(kind, end_chance, slack):

@@ -194,6 +194,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(state=JSON, arrays=JSON | st.lists(st.tuples(st.sampled_from(["<f8", "|u1", "O"]), JSON)))
 def test_any_header_gives_a_state_or_the_documented_error(tmp_path_factory, state, arrays):

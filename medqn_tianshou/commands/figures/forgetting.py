@@ -5,7 +5,6 @@ Each algorithm is trained as by `medqn train lowdim`, with the paper's settings.
   %(prog)s --seeds 1 --jobs 2
 """
 
-import csv
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from medqn_tianshou.commands.report.curves import format_mean
 from medqn_tianshou.commands.report.figure_page import describe_machine
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
 from medqn_tianshou.commands.report.style import OWN_COLOURS, STYLE
-from medqn_tianshou.commands.report.tables import table
+from medqn_tianshou.commands.report.tables import table, write_csv
 from medqn_tianshou.commands.reproduce import (
     add_figure_arguments,
     run_command,
@@ -71,21 +70,19 @@ def write_figure(sweep: Sweep, out: Path, *, jobs: int, command: str) -> None:
         algo: [read_changes(log_of(plan)) for plan in plans[place :: len(sweep.algorithms)]]
         for place, algo in enumerate(sweep.algorithms)
     }
-    write_changes(out / "changes.csv", changes)
+    write_csv(
+        out / "changes.csv",
+        [
+            {"algo": algo, "seed": seed, "env_step": env_step, "action": action}
+            for algo, runs in changes.items()
+            for seed, of_run in enumerate(runs)
+            for env_step, action in of_run
+        ],
+    )
     draw(out / "fig2.png", changes, plans[0].env_steps)
     config = json.loads((plans[0].finished_folder() or out).joinpath("config.json").read_text())
     (out / "README.md").write_text(page_text(changes, command, describe_machine(config)))
     shutil.rmtree(unfinished)
-
-
-def write_changes(path: Path, changes: AllChanges) -> None:
-    """Write every change of every run."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["algo", "seed", "env_step", "action"])
-        for algo, runs in changes.items():
-            for seed, of_run in enumerate(runs):
-                writer.writerows([algo, seed, *change] for change in of_run)
 
 
 def draw(path: Path, changes: Mapping[str, Sequence[Changes]], env_steps: int) -> None:

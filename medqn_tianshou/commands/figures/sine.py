@@ -9,9 +9,7 @@ import csv
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from math import sqrt
 from pathlib import Path
-from statistics import mean, median, stdev
 
 import matplotlib as mpl
 import numpy as np
@@ -22,6 +20,7 @@ from matplotlib.figure import Figure
 from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.command import check_out
+from medqn_tianshou.commands.report.curves import mean_and_error
 from medqn_tianshou.commands.report.tables import table, write_csv
 from medqn_tianshou.experiments.sine import (
     GRID_POINTS,
@@ -63,8 +62,8 @@ def describe(errors: Sequence[float]) -> str:
     if len(errors) == 1:
         return f"{errors[0]:.1e}"
     # The median too: one seed with units that no longer learn can make up all of the mean.
-    standard_error = stdev(errors) / sqrt(len(errors))
-    return f"{mean(errors):.1e} ± {standard_error:.1e} (median {median(errors):.1e})"
+    mean, error = mean_and_error(np.array(errors))
+    return f"{mean:.1e} ± {error:.1e} (median {np.median(errors):.1e})"
 
 
 def draw(path: Path, learned: Mapping[str, Runs]) -> None:

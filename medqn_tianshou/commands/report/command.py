@@ -123,14 +123,9 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
         files += found
     runs, left_out = read_runs(files)
     if not args.unfinished:
+        why = "{0.status} after {0.env_steps:,} env steps; --unfinished includes it"
         unfinished = [run for run in runs if run.status != "finished"]
-        left_out += [
-            LeftOut(
-                run.name,
-                f"{run.status} after {run.env_steps:,} env steps; --unfinished includes it",
-            )
-            for run in unfinished
-        ]
+        left_out += [LeftOut(run.name, why.format(run)) for run in unfinished]
         runs = [run for run in runs if run.status == "finished"]
     if not runs:
         first = left_out[0]

@@ -32,11 +32,7 @@ class Curve:
 
 
 def read_curve(path: Path, window: int, env_steps: int) -> Curve:
-    """Read the ``episodes.csv`` of a run.
-
-    :param window: how many episodes to average over.
-    :param env_steps: the length of the run.
-    """
+    """Read the ``episodes.csv`` of a run; a value averages over ``window`` episodes."""
     with path.open() as file:
         rows = list(csv.DictReader(file))
     steps, returns = (np.array([float(row[key]) for row in rows]) for key in ("env_step", "return"))

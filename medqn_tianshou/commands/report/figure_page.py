@@ -31,7 +31,6 @@ def write_figure_page(
     """Write table and picture from the results of finished runs; of a grid, the best of each line.
 
     :param lines: the files of the runs of each line, or of each cell of its grid.
-    :param command: what was run.
     :raises RuntimeError: if no run can be shown.
     """
     files = [file for of_line in lines.values() for file in of_line]

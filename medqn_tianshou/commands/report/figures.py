@@ -14,12 +14,7 @@ from medqn_tianshou.commands.report.curves import Array
 from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
-from medqn_tianshou.commands.report.style import (
-    MOST_LINES,
-    look_of,
-    panel_per_task,
-    saved_figure,
-)
+from medqn_tianshou.commands.report.style import MOST_LINES, look_of, panel_per_task, saved_figure
 from medqn_tianshou.training.memory import MB
 
 
@@ -57,11 +52,7 @@ def draw_figures(out: Path, analysis: Analysis) -> list[str]:
 
 
 def draw_curves(path: Path, analysis: Analysis, **options: Any) -> None:
-    """Draw the learning curves, and behind those of Atari what was published.
-
-    :param path: the files without their ending.
-    :param options: for :func:`panel_per_task`.
-    """
+    """Draw the learning curves, and behind those of Atari what was published."""
     with panel_per_task(path, analysis, analysis.curve_text, **options) as panels:
         for task, axis in panels.items():
             for label, runs in analysis.of_task(task).items():

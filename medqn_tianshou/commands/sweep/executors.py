@@ -15,7 +15,7 @@ from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.sweep import attempts
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.files.extras import install_command
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.memory import format_bytes, memory_limit
 
 EXTRA = install_command("sweep")
@@ -121,8 +121,8 @@ class RayExecutor:
             }
         try:
             ray.init(log_to_driver=False, logging_level="ERROR", **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise RayError(str(error).splitlines()[0]) from error
+        except Exception as error:  # Ray raises many kinds; a plain one if it starts too slowly
+            raise RayError(reason_of(error)) from error
         # By value: a worker that imported this package would take as much memory as a run.
         cloudpickle.register_pickle_by_value(attempts)
         self._attempt = ray.remote(attempts.attempt)
@@ -168,8 +168,7 @@ class RayExecutor:
         try:
             return Ended(plan, int(self._ray.get(reference)))
         except self._ray.exceptions.RayError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            return Ended(plan, None, f"lost by Ray: {(lines or [type(error).__name__])[0]}")
+            return Ended(plan, None, f"lost by Ray: {reason_of(error)}")
 
     def stop(self) -> None:
         """Stop all runs, with checkpoints."""

@@ -49,7 +49,6 @@ class Runner:
 
     :param plans: the runs, in the order in which to start them.
     :param folder: the folder of ``status.json`` and ``output/``.
-    :param retries: how often to retry a failed run.
     :param on_change: called with all states when one has changed, and every half second.
     """
 
@@ -81,10 +80,9 @@ class Runner:
     def run(
         self, executor: Executor, on_finished: Callable[[RunStatus], None] = lambda _: None
     ) -> None:
-        """Run all that is left. On KeyboardInterrupt the runs stop, with checkpoints.
+        """Run all that is left, then close the executor.
 
-        :param executor: runs the processes; it is closed at the end.
-        :param on_finished: called with each run when it has finished.
+        On KeyboardInterrupt the runs stop, with checkpoints.
         """
         (self._folder / "output").mkdir(parents=True, exist_ok=True)
         waiting = deque(run for run in self.runs.values() if run.state != "finished")

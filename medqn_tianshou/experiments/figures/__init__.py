@@ -53,10 +53,7 @@ def read_figure(path: Path) -> Figure:
 
 
 def load_figures(family: str | None = None) -> dict[str, Figure]:
-    """Read all figures of learning curves by name.
-
-    :param family: only the figures of this family.
-    """
+    """Read the figures of learning curves by name, of one family or of all."""
     figures = map(read_figure, sorted(FOLDER.glob("*.toml")))
     return {
         figure.name: figure

@@ -19,6 +19,8 @@ class EnvClockSettings(TrainingSettings):
 
     warmup_counts: ClassVar[bool] = True
     process_nbytes: ClassVar[int] = 380 * MB
+    kind_of_task: ClassVar[str]
+    """What a task is, for the error that refuses another one."""
 
     steps: Annotated[Count, Flag("environment steps, warm-up included", RUN)]
     max_episode_steps: Annotated[
@@ -53,6 +55,14 @@ class EnvClockSettings(TrainingSettings):
         Initialization,
         Flag("initialization of the network: torch's, or Kaiming of all or the last layer", DQN),
     ]
+
+    @classmethod
+    def check_task(cls, task: str, known: list[str]) -> None:
+        """Refuse a task without settings in the family's file."""
+        if task not in known:
+            near = nearest(task, known)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
+            raise ConfigError("task", task, f"is not a {cls.kind_of_task}; {hint}")
 
     def check(self) -> None:
         """Check the values against each other."""
@@ -115,19 +125,13 @@ Needs the extra `minatar`, a package under the GPL. Examples:
   %(prog)s --task seaquest --algo dqn --seed 3
 """
     default_task: ClassVar[str] = "breakout"
+    kind_of_task: ClassVar[str] = "MinAtar game"
 
     task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", aliases=("--game",))]
     seaquest_oxygen: Annotated[
         Literal["fixed", "flash"],
         Flag("Seaquest's oxygen bar: of the installed MinAtar, or flash: of MinAtar 1.0.10", RUN),
     ]
-
-    @classmethod
-    def check_task(cls, task: str, known: list[str]) -> None:
-        """Refuse a game that MinAtar does not have."""
-        if task not in known:
-            hint = nearest(task, known) or f"one of {', '.join(known)}"
-            raise ConfigError("task", task, f"is not a MinAtar game; did you mean {hint}?")
 
 
 _TASKS = tuple(load_settings("lowdim")["task"])
@@ -149,6 +153,7 @@ code. Examples:
   %(prog)s --task Catcher --algo dqn-s --seed 3
 """
     default_task: ClassVar[str] = _TASKS[0]
+    kind_of_task: ClassVar[str] = "task of the paper"
 
     task: Annotated[str, Flag(f"one of {', '.join(_TASKS)}", RUN, _TASKS[0])]
     hidden_sizes: tuple[int, ...]
@@ -159,11 +164,3 @@ code. Examples:
         widths = self.hidden_sizes
         sound = len(widths) <= 16 and all(type(w) is int and 1 <= w <= 65_536 for w in widths)
         self.require(sound, "hidden_sizes", "must be at most 16 whole numbers from 1 to 65,536")
-
-    @classmethod
-    def check_task(cls, task: str, known: list[str]) -> None:
-        """Refuse a task that is not one of the paper's."""
-        if task not in known:
-            near = nearest(task, known)
-            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
-            raise ConfigError("task", task, f"is not a task of the paper; {hint}")
