@@ -98,7 +98,7 @@ def _merge_with_run(
     name, family = given["resume"], settings_class.family
     logdir = given.get("logdir", RunOptions.logdir)
     folder = newest_run(name, lambda run: _is_resumable(run, family), logdir)
-    if folder is None:
+    if folder is None or folder.is_file():
         remedy = f"holds no unfinished run of {family}; name one that exists, or a task"
         raise ConfigError("resume", repr(str(name)), remedy)
     given["resume"] = folder
