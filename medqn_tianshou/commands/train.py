@@ -98,9 +98,9 @@ def _merge_with_run(
     name, family = given["resume"], settings_class.family
     logdir = given.get("logdir", RunOptions.logdir)
     folder = newest_run(name, lambda run: _is_resumable(run, family), logdir)
-    if folder is None:
-        remedy = f"holds no unfinished run of {family}; name a run folder, its parents or a task"
-        raise ConfigError("resume", name, remedy)
+    if folder is None or folder.is_file():
+        remedy = f"holds no unfinished run of {family}; name one that exists, or a task"
+        raise ConfigError("resume", repr(str(name)), remedy)
     given["resume"] = folder
     try:
         config = read_config(folder)
