@@ -62,7 +62,7 @@ def test_a_config_that_no_run_has_is_refused_in_one_line(tmp_path, capsys, way, 
         lambda values: {name: value * float("nan") for name, value in values.items()},
         lambda values: dict.fromkeys(values, "text"),
         lambda values: [],
-        lambda values: {name: value[:1].expand(2**40, 2**10) for name, value in values.items()},
+        lambda values: {name: value[:1, :1].expand(2**40, 2**10) for name, value in values.items()},
     ],
 )
 def test_a_policy_of_other_shapes_or_values_is_refused_in_one_line(tmp_path, capsys, change):
@@ -111,7 +111,7 @@ def test_a_return_that_is_no_number_is_left_out(raw):
 def test_names_in_a_page_are_text():
     name = "<script>x</script> | `a` [b](c) & \n# d"
     assert escape(name) == "&lt;script&gt;x&lt;/script&gt; &#124; &#96;a&#96; [b&#93;(c) &amp;  # d"
-    first, _, row, _ = table(["task"], [[name]])
+    _, _, row, _ = table(["task"], [[name]])
     assert row == f"| {escape(name)} |"
     assert escape("MeDQN(U) (lr 0.1), -1.0 [-2.0, 3.0]") == "MeDQN(U) (lr 0.1), -1.0 [-2.0, 3.0]"
 
