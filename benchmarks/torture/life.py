@@ -80,6 +80,8 @@ class Life:
         descriptor = os.open(self.output, os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
+        # Whatever the parent, such as a test, has put in their places.
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))
 
     def wait_for(self, pattern: str) -> bool:
         """Wait for a line of output; return False if the process ended without it."""

@@ -6,8 +6,8 @@ command line reads the flags from these annotations, and :func:`check_fields` th
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from math import inf
 from pathlib import Path
+from sys import float_info
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -32,7 +32,7 @@ class Range:
 
     def __contains__(self, value: float) -> bool:
         return (
-            -inf < value < inf
+            abs(value) <= float_info.max  # and a number
             and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.at_most is None or value <= self.at_most)

@@ -62,7 +62,7 @@ def test_a_config_that_no_run_has_is_refused_in_one_line(tmp_path, capsys, way, 
         lambda values: {name: value * float("nan") for name, value in values.items()},
         lambda values: dict.fromkeys(values, "text"),
         lambda values: [],
-        lambda values: {name: value[:1].expand(2**40, 2**10) for name, value in values.items()},
+        lambda values: {name: value[:1, :1].expand(2**40, 2**10) for name, value in values.items()},
     ],
 )
 def test_a_policy_of_other_shapes_or_values_is_refused_in_one_line(tmp_path, capsys, change):

@@ -23,7 +23,7 @@ USUAL_RETURN_WINDOW = 100
 PAPER_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
 _NAMES_BY_SAMPLING = {"real": "MeDQN(R)", "uniform": "MeDQN(U)", "mixed": "MeDQN(mixed)"}
 UNFINISHED = "unfinished"
-_NEEDED = {"eps_train", "eps_train_final", "eps_decay_steps", "eps_test", "sampling"}
+_NEEDED = {"eps_train", "eps_train_final", "eps_decay_steps"}
 # What a damaged or foreign file may raise while it is read.
 _UNREADABLE = (OSError, MemoryError, *UNSOUND)
 
@@ -79,7 +79,7 @@ class RecordedRun:
         """Return the run's returns over its length."""
         length = self.window(metric, window)
         if metric == "eval":
-            if not self.evaluations:
+            if not self.evaluations or self.value("eps_test") is None:
                 raise UnusableRunError("it has no evaluation")
             steps, returns = np.array(self.evaluations).T
             return Curve(steps, last_means(returns, length), self.env_steps)
