@@ -57,7 +57,8 @@ class Actor:
         if self._explores:
             is_random_B = np.random.rand(len(obs)) < self._eps
             sampled_B = _best(np.random.rand(len(obs), self._action_count))
-            if actions is None and is_random_B.all():
+            fits = flat is None or flat.takes(obs)  # the network refuses what does not
+            if actions is None and fits and is_random_B.all():
                 return sampled_B
         if actions is None:
             actions = self._greedy(obs)

@@ -26,6 +26,7 @@ class ProgressLine:
         self._interval = _TERMINAL_SECONDS if self._on_terminal else _FILE_SECONDS
         self._next_drawing = 0.0
         self._samples: deque[tuple[float, int]] = deque()  # training seconds, environment step
+        self._is_first_step = True
 
     def update(
         self,
@@ -43,6 +44,9 @@ class ProgressLine:
         :param now: draw in any case.
         """
         if not self._samples or train_seconds > self._samples[-1][0]:
+            if self._is_first_step and self._samples:
+                self._samples.clear()  # the first step also loads and compiles
+                self._is_first_step = False
             self._samples.append((train_seconds, env_step))
         while len(self._samples) > 2 and self._samples[1][0] <= train_seconds - WINDOW_SECONDS:
             self._samples.popleft()

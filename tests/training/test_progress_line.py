@@ -17,11 +17,11 @@ def feed(line, samples):
 
 def test_the_speed_of_a_resumed_run_leaves_out_the_steps_before():
     line = ProgressLine(5_000_000, shown=False)
-    feed(line, [(30_000.0, 4_000_000)])
+    feed(line, [(30_000.0, 4_000_000), (30_400.0, 4_000_001)])  # the first step compiles code
     assert line.steps_per_s is None
-    feed(line, [(30_010.0, 4_000_500)])
+    feed(line, [(30_410.0, 4_000_501)])
     assert line.steps_per_s == 50
-    assert "50 steps/s | 5:33:10 left" in line.text("training", 4_000_500, FIGURES, None)
+    assert "50 steps/s | 5:33:10 left" in line.text("training", 4_000_501, FIGURES, None)
 
 
 def test_the_speed_is_that_of_the_last_minute():
@@ -37,13 +37,13 @@ def progress_window():
 
 def test_an_evaluation_does_not_count_as_training():
     line = ProgressLine(10_000, shown=False)
-    feed(line, [(0.0, 0), (10.0, 1_000), (10.0, 1_000), (10.0, 1_000)])
+    feed(line, [(0.0, 0), (5.0, 1), (15.0, 1_001), (15.0, 1_001), (15.0, 1_001)])
     assert line.steps_per_s == 100
 
 
 def test_eighty_columns_keep_the_returns_and_the_memory():
     line = ProgressLine(5_000_000, shown=False)
-    feed(line, [(0.0, 1_234_000), (10.0, 1_234_567)])
+    feed(line, [(0.0, 1_233_999), (5.0, 1_234_000), (15.0, 1_234_567)])
     wide = line.text("training", 1_234_567, FIGURES, 200)
     assert wide == (
         "training 25% | return -1,000.00 | eval -985.00 | RSS 764.3 MB | 57 steps/s | 18:26:50 left"
