@@ -190,10 +190,12 @@ def show_rss(result: Result) -> Section:
             "million transitions of real play are under *a full buffer* above. The compiled code "
             "was in numba's cache: the first run after an install compiles it, and takes up to "
             "150 MB more meanwhile. Libraries are what the process held when it had imported all "
-            "that the script imports; where the process later returned pages of library code, the "
-            "rest is smaller for it. The network is parameters, target network, gradients and two "
+            "that the script imports. The network is parameters, target network, gradients and two "
             "averages of the optimizer; the rest is games, activations, compiled code and what "
-            "the allocator keeps. `stock` is Tianshou's own DQN, collector and buffer, without "
+            "the allocator keeps. Our trainings return the pages of library code that only "
+            "loading needed (`startup.release_code`). RSS counts such pages although the system "
+            "may reclaim them at any time; without this step our figures are higher, a short run "
+            "on MountainCar by 65 MB. `stock` is Tianshou's own DQN, collector and buffer, without "
             "evaluation. The paper's figures are of its own programs and machines."
         ),
         targets=[
