@@ -95,7 +95,11 @@ class StateBounds:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        saved, dtype = (state["low"], state["high"]), np.dtype(state["dtype"])
+        dtype = np.dtype(state["dtype"])
+        saved = [  # a policy's state dict has lists
+            np.array(bound, self.low.dtype) if isinstance(bound, list) else bound
+            for bound in (state["low"], state["high"])
+        ]
         for bound in saved:
             if np.shape(bound) != self.shape or bound.dtype != self.low.dtype:
                 raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from tianshou.data import ReplayBuffer
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
 from medqn_tianshou.files.generators import check_generator_state
@@ -81,6 +81,7 @@ def _policy(policy: MeDQNPolicy) -> Check:
     networks = {
         name: _finite(str(tensor.dtype).removeprefix("torch."), *tensor.shape)
         for name, tensor in policy.state_dict().items()
+        if name != EXTRA_STATE
     }
     return fields(
         {

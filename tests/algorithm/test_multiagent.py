@@ -86,4 +86,5 @@ def test_without_consolidation_a_manager_learns_as_with_dqn(policy_class):
         update(manager, played(), count=20)
     for agent in AGENTS:
         dqn, ours = (manager.policies[agent] for manager in managers)
-        assert_same_parameters(ours, dqn)
+        # Compiled code lays the weights out in another order, in which torch rounds otherwise.
+        assert_same_parameters(ours, dqn, 0.0 if policy_class is MeDQNPolicy else 1e-6)

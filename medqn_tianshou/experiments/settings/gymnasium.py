@@ -46,3 +46,7 @@ vectors or images. The paper has no such experiments: the defaults are our choic
     def run_names(self) -> tuple[str, ...]:
         """The folders that lead to the run's folder: the task without its module or namespace."""
         return re.split("[/:]", self.task)[-1], self.algo, str(self.seed)
+
+    @classmethod
+    def check_task(cls, task: str, known: list[str]) -> None:
+        """Accept every id: Gymnasium refuses those that it does not have."""
