@@ -119,10 +119,11 @@ def _optimizer(optim: torch.optim.Optimizer) -> Check:
 
 
 def _trainer(settings: TrainingSettings) -> Check:
-    counts = ("iter_num", "env_episode", "_gradient_step", "best_epoch", "epoch")
+    counts = ("iter_num", "env_episode", "_gradient_step", "epoch")
     numbers = ("best_score", "best_reward", "best_reward_std", "last_rew", "last_len")
     return fields(
         {
+            "best_epoch": whole(-1),  # -1: only the untrained policy was evaluated
             **dict.fromkeys(counts, whole()),
             **dict.fromkeys(numbers, number()),
             **dict.fromkeys(("policy_update_time", "seconds"), _SECONDS),

@@ -69,7 +69,7 @@ def test_every_family_states_what_a_run_needs(family):
     family = FAMILIES[family]
     settings = family.settings()
     assert (settings.task, settings.algo) == (family.tasks[0], family.algorithms[0]) or (
-        family.name == "minatar"
+        family.name in ("gym", "minatar")
     )
     assert settings.total_env_steps >= settings.env_steps_per_epoch > 0
     clocks = settings.target_copy_env_steps, settings.target_copy_gradient_steps
