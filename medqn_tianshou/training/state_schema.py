@@ -256,7 +256,7 @@ def _logger(settings: TrainingSettings, collector: LeanCollector) -> Check:
             "last_speed": items(step, step, _SECONDS),
             "train_seconds": _SECONDS,
             "train_returns": list_of(number(), at_most=settings.return_window),
-            "probe": fields(probe),
+            "probe": fields(probe, others=("next_sample",)),  # older checkpoints have none
             "wandb": optional(fields({"row": mapping(number()), "row_step": step})),
         },
         others=("cpu_seconds",),  # older checkpoints have none
@@ -264,6 +264,7 @@ def _logger(settings: TrainingSettings, collector: LeanCollector) -> Check:
 
     def check(value: Any) -> None:
         checks(value)
+        check_at("next_sample", whole(), value["probe"].get("next_sample", 0))
         states, greedy = value["probe"]["states"], value["probe"]["greedy"]
         require(greedy is None or (states is not None and len(states) == len(greedy)), greedy)
 

@@ -68,9 +68,8 @@ def test_a_training_of_another_network_size_is_one_setting_away(tmp_path):
 def test_every_family_states_what_a_run_needs(family):
     family = FAMILIES[family]
     settings = family.settings()
-    assert (settings.task, settings.algo) == (family.tasks[0], family.algorithms[0]) or (
-        family.name in ("gym", "minatar")
-    )
+    if family.name not in ("gym", "minatar"):
+        assert (settings.task, settings.algo) == (family.tasks[0], family.algorithms[0])
     assert settings.total_env_steps >= settings.env_steps_per_epoch > 0
     clocks = settings.target_copy_env_steps, settings.target_copy_gradient_steps
     assert sum(clock is not None for clock in clocks) == 1
