@@ -20,6 +20,7 @@ from medqn_tianshou.files.schema import (
     Check,
     anything,
     array,
+    check_at,
     fields,
     flag,
     items,
