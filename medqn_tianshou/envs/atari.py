@@ -140,6 +140,9 @@ class EnvPoolVectorEnv(BaseVectorEnv):
     :param seed: seeds the action spaces, from which random actions are sampled.
     """
 
+    resume_hint = "; --env-backend ale is exact"
+    """What a run says of its resume, as an EnvPool cannot be restored."""
+
     # super().__init__ is not called: it would start workers.
     def __init__(self, *, pool: Any, frames_stack: int, seed: int) -> None:
         self.pool = pool

@@ -10,7 +10,6 @@ from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 from gymnasium.wrappers.time_limit import TimeLimit
 from tianshou.env import BaseVectorEnv
 
-from medqn_tianshou.envs.atari import EnvPoolVectorEnv
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.envs.workers import WorkerVectorEnv
 from medqn_tianshou.files.generators import generator_state, set_generator_state
@@ -68,7 +67,7 @@ def describe_resume(envs: BaseVectorEnv) -> str:
         exact = isinstance(envs, WorkerVectorEnv) and None not in envs.get_env_attr("saved_state")
     if exact:
         return "exact"
-    hint = "; --env-backend ale is exact" if isinstance(envs, EnvPoolVectorEnv) else ""
+    hint = getattr(envs, "resume_hint", "")
     return f"not exact, as these environments then start new episodes{hint}"
 
 
