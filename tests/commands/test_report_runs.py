@@ -175,7 +175,11 @@ def write_atari_run(folder, game, algo, seed, evaluations, **flags):
     (folder / "config.json").write_text(json.dumps(config))
     steps = 100_000 * len(evaluations)
     summary = {"status": "finished", "env_steps": steps, "steps_per_s": 200.0}
-    summary |= {"peak_rss_mb": 1500.0, "buffer_mb": 20.0 if algo == "medqn" else 7091.0}
+    summary |= {
+        "final_return": None,
+        "peak_rss_mb": 1500.0,
+        "buffer_mb": 20.0 if algo == "medqn" else 7091.0,
+    }
     (folder / "summary.json").write_text(json.dumps(summary))
     rows = [f"{100_000 * (i + 1)},{value}" for i, value in enumerate(evaluations)]
     (folder / "progress.csv").write_text("\n".join(["env_step,eval_return_mean", *rows, ""]))

@@ -254,7 +254,7 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
     ("line", "expected"),
     [
         ("medqn tr", ["train"]),
-        ("medqn train ", ["atari", "minatar", "lowdim"]),
+        ("medqn train ", ["atari", "gym", "minatar", "lowdim"]),
         ("medqn train lowdim --help", ["--help", "--help-all"]),
         ("medqn train lowdim --task C", ["Catcher"]),
         ("medqn train atari --task Qb", ["Qbert"]),

@@ -1,5 +1,6 @@
 """MinAtar's games as registered environments: names, rendering, errors."""
 
+import re
 import runpy
 import sys
 import warnings
@@ -17,6 +18,7 @@ from medqn_tianshou.envs.minatar import (
     SeaquestOxygen,
 )
 from medqn_tianshou.envs.registration import minatar_task, register_envs
+from medqn_tianshou.files.extras import install_command
 
 
 @all_games
@@ -203,7 +205,7 @@ def test_without_minatar_the_module_imports_and_building_names_the_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, "minatar", None)  # as if it were not installed
     module = runpy.run_path(str(minatar.__file__))
-    with pytest.raises(ImportError, match=r"pip install 'medqn-tianshou\[minatar\]'"):
+    with pytest.raises(ImportError, match=re.escape(install_command("minatar"))):
         module["MinAtarEnv"](game="breakout")
     with pytest.raises(ValueError, match="did you mean 'breakout'"):
         module["MinAtarEnv"](game="brekout")

@@ -284,11 +284,11 @@ def test_a_policy_of_another_network_is_refused(error_of, tmp_path):
 
 def test_help_names_every_flag_its_unit_and_default(capsys):
     with pytest.raises(SystemExit):
-        main(["--help"])
+        main(["--help-all"])
     text = " ".join(capsys.readouterr().out.split())
     for expected in (
         "gradient steps between target network copies (default: 500 (tianshou))",
-        "C_current: environment steps between updates (default: medqn 40, dqn 10, Qbert medqn 20",
-        "transitions in the replay buffer (default: medqn 100_000, dqn 1_000_000)",
+        "C_current: environment steps between updates (default: medqn-r 40, dqn 10, Qbert medqn-r 20",
+        "transitions in the replay buffer (default: medqn-r 100_000, dqn 1_000_000)",
     ):
         assert expected in text

@@ -234,7 +234,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
 @pytest.mark.parametrize(
     ("family", "flags", "parts"),
     [
-        ("lowdim", "--task MountainCar", ["--task", "'MountainCar'", "MountainCar-v0"]),
+        ("lowdim", "--task MountainCart", ["--task", "'MountainCart'", "MountainCar-v0"]),
         ("lowdim", "--task Zork", ["--task", "'Zork'", "Acrobot-v1"]),
         ("lowdim", "--steps 1000", ["--steps", "1000", "--warmup-steps"]),
         ("lowdim", "--buffer-size 16", ["--buffer-size", "16", "at least 32"]),

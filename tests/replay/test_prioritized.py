@@ -253,7 +253,7 @@ WRONG = {
 
 def save_changed(path, change):
     """Save a buffer of 50 transitions with other priorities, and the right digest."""
-    game = Game(size=50, steps=60, break_chance=0.0)
+    game = Game(size=50, steps=60, break_chance=0.0, frames_per_block=16)
     buffer = game.make(CompactPrioritizedVectorReplayBuffer, **PRIORITIES)
     Play(game, buffer).run()
     buffer.save(path)

@@ -226,7 +226,7 @@ def _variants(tables: Any, family: str, algorithms: tuple[str, ...]) -> tuple[Va
         chosen = table.get("algorithms", list(algorithms))
         variants.append(
             Variant(
-                name=_name(f"{where}.name", table["name"]),
+                name=_name(f"{where}.name", table["name"], forbidden=""),
                 algorithms=_strings(f"{where}.algorithms", chosen, algorithms),
                 settings=_settings(where, settings, family),
             )
@@ -263,9 +263,9 @@ def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tupl
     return tuple(values)
 
 
-def _name(key: str, value: Any) -> str:
-    # It names a folder, which must not be elsewhere.
-    if not isinstance(value, str) or not _file_name(value).strip(".") or set(value) & set("/\\\0"):
+def _name(key: str, value: Any, forbidden: str = "/\\\0") -> str:
+    # A study names a folder, which must not be elsewhere.
+    if not isinstance(value, str) or not _file_name(value).strip(".") or set(value) & {*forbidden}:
         _bad(key, value, "must be a name without / and \\, as 'small buffer'")
     return value
 
