@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from math import inf, isfinite
 from typing import Any
 
-import numpy as np
-
 Check = Callable[[Any], None]
 
 MOST = 2**48
@@ -148,6 +146,8 @@ def array(
     """
 
     def check(value: Any) -> None:
+        import numpy as np  # not above: the flags and help of a command do not load it
+
         require(isinstance(value, np.ndarray), value)
         fits = len(value.shape) == len(shape) and all(
             length in (None, own) for length, own in zip(shape, value.shape, strict=True)

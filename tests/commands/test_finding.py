@@ -22,7 +22,9 @@ def log(tmp_path, monkeypatch):
         config = {"family": family, "task": task, "algo": "dqn", "settings": {}, "arguments": []}
         (folder / "config.json").write_text(json.dumps(config))
         if status:
-            (folder / "summary.json").write_text(json.dumps({"status": status}))
+            numbers = ("final_return", "steps_per_s", "peak_rss_mb", "buffer_mb")
+            summary = {"status": status, "env_steps": 10, **dict.fromkeys(numbers)}
+            (folder / "summary.json").write_text(json.dumps(summary))
         if policy:
             (folder / "policy_last.pth").touch()
         return folder.relative_to(tmp_path)

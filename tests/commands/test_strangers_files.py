@@ -1,6 +1,7 @@
 """Run folders, policies and sweeps of strangers: checked, escaped, refused in one line."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -128,7 +129,9 @@ def test_very_many_runs_are_told_at_once(tmp_path, capsys, monkeypatch, lines):
     file = tmp_path / "study.toml"
     file.write_text(f"{SWEEP}{lines}\n".replace("1000\n", "10000\n"))
     line = error_of(capsys, "sweep", file, "--dry-run")
-    assert "0,000 runs, the first of 100,000 env steps and 800.0 MB; at most 10,000" in line
+    assert re.search(
+        r"0,000 runs, the first of 100,000 env steps and [\d.]+ MB; at most 10,000", line
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,9 +153,9 @@ def test_an_address_that_does_not_answer_is_given_up(address):
 def test_wandb_is_imported_with_its_flag_only():
     code = (
         "import sys; from medqn_tianshou.startup import prepare_process; prepare_process();"
-        "import tianshou.utils; assert sys.modules['wandb'] is None;"
+        "import tianshou.utils; assert 'wandb' not in sys.modules;"
         "from medqn_tianshou.training.wandb_mirror import check_wandb; check_wandb(None, None);"
-        "assert sys.modules['wandb'] is None"
+        "assert 'wandb' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
