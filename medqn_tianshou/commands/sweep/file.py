@@ -263,8 +263,7 @@ def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tupl
     return tuple(values)
 
 
-def _name(key: str, value: Any, forbidden: str = "/\\\0") -> str:
-    # A study names a folder, which must not be elsewhere.
+def _name(key: str, value: Any, forbidden: str = "/\\\0") -> str:  # of a folder in this one
     if not isinstance(value, str) or not _file_name(value).strip(".") or set(value) & {*forbidden}:
         _bad(key, value, "must be a name without / and \\, as 'small buffer'")
     return value
