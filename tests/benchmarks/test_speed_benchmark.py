@@ -26,6 +26,7 @@ TINY = command.Sizes(
 )
 
 
+@pytest.mark.slow
 def test_figures_and_ratios_have_the_names_of_the_table(tmp_path, capsys):
     flags = ["--quick", "--parts", "mountaincar,minatar", "--out", str(tmp_path / "page")]
     assert command.BENCHMARK.main([*flags, "--json", str(tmp_path / "speed.json")], TINY) == 0

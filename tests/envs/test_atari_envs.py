@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from atari_play import atari, both_backends, both_modes, breakout, random_play
 
+pytestmark = pytest.mark.slow
+
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
 envpool = pytest.importorskip("envpool")
@@ -19,11 +21,11 @@ roms = pytest.importorskip("ale_py.roms")
         ("Breakout", 4, 250, 5, 1),
         ("Frogger", 3, 295, 4, 0),  # goes on with 0 lives
         ("JourneyEscape", 3, 20, 0, 0),  # has no action FIRE, and a taller screen
-        pytest.param("Qbert", 3, 310, 4, 1, marks=pytest.mark.slow),
-        pytest.param("Phoenix", 3, 460, 5, 1, marks=pytest.mark.slow),
-        pytest.param("BattleZone", 3, 250, 2, 0, marks=pytest.mark.slow),
-        pytest.param("DoubleDunk", 3, 250, 0, 0, marks=pytest.mark.slow),
-        pytest.param("NameThisGame", 7, 340, 1, 0, marks=pytest.mark.slow),
+        ("Qbert", 3, 310, 4, 1),
+        ("Phoenix", 3, 460, 5, 1),
+        ("BattleZone", 3, 250, 2, 0),
+        ("DoubleDunk", 3, 250, 0, 0),
+        ("NameThisGame", 7, 340, 1, 0),
     ],
 )
 def test_both_backends_give_the_same_play_bit_by_bit(

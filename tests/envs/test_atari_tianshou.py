@@ -10,6 +10,8 @@ from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import BaseVectorEnv
 from tianshou.policy import DQNPolicy
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ale_py")
 pytest.importorskip("envpool")
 

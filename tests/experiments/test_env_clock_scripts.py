@@ -15,6 +15,8 @@ from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import load_settings
 from medqn_tianshou.training.seeding import RunSeeds
 
+pytestmark = pytest.mark.slow
+
 TASK_FLAGS = {"lowdim": "--task", "minatar": "--game"}
 RUNS = [
     (family, task, algo)
@@ -74,7 +76,6 @@ def test_settings_are_those_of_the_papers_tables(family, task, algo, expected):
     ) == expected  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("family", "task", "algo"), RUNS)
 def test_every_setting_trains_past_its_first_updates(family, task, algo, tmp_path, run, read_csv):
     folder = run(family, task, algo, tmp_path)
@@ -103,7 +104,6 @@ def expected_sync_updates(interval, target_interval, start, stop):
     return syncs
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "task", "algo"),
     [
@@ -195,7 +195,6 @@ def test_the_warm_up_plays_at_random(tmp_path, monkeypatch, run):
     assert rates == [1.0] * 100 + [pytest.approx(0.01)] * 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "source", sorted(set(RunSeeds.__dataclass_fields__) - {"test_envs", "evaluation"})
 )

@@ -11,6 +11,8 @@ from tianshou.data import ReplayBuffer, VectorReplayBuffer
 from medqn_tianshou import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
 
+pytestmark = pytest.mark.slow
+
 # -- against a list of transitions -----------------------------------------------------------------
 
 
@@ -151,7 +153,6 @@ def filled_pair(game, seed=5, raw_options=None, **options):
     return buffer, raw, Play(game, buffer, raw).run()
 
 
-@pytest.mark.slow
 @examples(40)
 @given(games(break_chance=0.0).filter(lambda game: game.layout != "leads"))
 def test_reads_as_tianshou_does_where_tianshou_is_right(game):
@@ -174,7 +175,6 @@ def test_reads_as_tianshou_does_where_tianshou_is_right(game):
         assert_same(getattr(buffer, key)[indices], getattr(raw, key)[indices], key)
 
 
-@pytest.mark.slow
 @examples(20)
 @given(games(stack_num=1, layout="frames", break_chance=0.0))
 def test_reads_as_a_tianshou_buffer_that_stores_all_successors(game):
@@ -183,7 +183,6 @@ def test_reads_as_a_tianshou_buffer_that_stores_all_successors(game):
     assert_same_transitions(buffer[:], raw[:])
 
 
-@pytest.mark.slow
 @examples(30)
 @given(games(break_chance=0.0), st.booleans(), st.integers(1, 70))
 def test_draws_as_tianshou_does_from_the_same_seed(game, sample_avail, count):
@@ -193,7 +192,6 @@ def test_draws_as_tianshou_does_from_the_same_seed(game, sample_avail, count):
             np.testing.assert_array_equal(buffer.sample_indices(count), raw.sample_indices(count))
 
 
-@pytest.mark.slow
 @examples(25)
 @given(games(break_chance=0.0).filter(lambda game: game.layout != "leads"), st.booleans())
 def test_update_takes_over_another_buffer(game, sample_avail):

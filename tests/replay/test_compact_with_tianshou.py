@@ -26,6 +26,8 @@ from medqn_tianshou import (
     RealStateSampler,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def make_policy(policy_class=DQNPolicy, shape=(64,), actions=2, **options):
     torch.manual_seed(0)
