@@ -218,7 +218,8 @@ class RunLogger(TensorboardLogger):
     def _log_clocks(self) -> MemoryUsage:
         """Log memory, return, schedules, speed and Q values once a step; keep to the memory cap."""
         if self.env_step <= self._next_clock_log - LOG_EVERY_ENV_STEPS:
-            return self.monitor.measure()
+            # The peak may have risen since, and the summary reports what is measured here.
+            return self.monitor.log(self.writer, self.env_step)
         self._next_clock_log = self.env_step + LOG_EVERY_ENV_STEPS
         if self._memory_watch and (message := self._memory_watch.check()):
             self._line.write(message)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from medqn_tianshou.envs.registration import task_key
@@ -46,8 +46,6 @@ class Setting:
 
 
 Settings = dict[str, Setting]
-
-
 _MOST_BYTES = 10**18
 
 
@@ -57,11 +55,6 @@ def memory_size(text: str) -> int:
     if not 0 < size <= _MOST_BYTES:
         raise ValueError(f"{text!r} must be more than 0 bytes and at most 1000000T")
     return size
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoShorthands:
-    """A family without shorthands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +77,7 @@ class TrainingSettings:
     # Where these are no settings of the family.
     optimizer, max_grad_norm, return_window = "adam", 0.0, 100
     options_class: ClassVar[type[RunOptions]] = RunOptions
-    shorthands: ClassVar[type] = NoShorthands
+    shorthands: ClassVar[type] = make_dataclass("NoShorthands", ())
     """Flags that stand for several settings, as a dataclass; :meth:`expand` replaces them."""
     other_algorithm_names: ClassVar[Mapping[str, str]] = {}
     """Earlier names of algorithms, which are still understood."""
