@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from benchmarks.memory.processes import shares
+from medqn_tianshou.commands.report.style import WITH_SEPARATORS
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -48,6 +49,7 @@ def main() -> None:
         axis.set_xlim(0, MOST * 1.32)
     axes[-1].set_xlabel("peak resident memory of the process, MB")
     axes[-1].set_xticks(range(0, MOST + 1, 250))
+    axes[-1].xaxis.set_major_formatter(WITH_SEPARATORS)
     figure.legend(loc="outside upper right", ncols=len(COLOURS), frameon=False)
     figure.savefig(FOLDER / "processes.png", dpi=110)
 

@@ -7,7 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 from PIL import Image
-from report_helpers import iqm, read_table, run_report
+from report_helpers import (
+    ALGORITHMS,
+    CAMPAIGN,
+    SEEDS,
+    copy_results,
+    iqm,
+    read_table,
+    run_report,
+)
 from scripts import ROOT
 
 from medqn_tianshou.commands.report import page
@@ -17,20 +25,19 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("rliable")
 
-FOLDERS = {"MountainCar-v0": "fig4a", "Acrobot-v1": "fig4b"}
-FILES = {"MeDQN(U)": "MeDQN_U", "DQN": "DQN", "DQN(S)": "DQN_S"}
 FIGURES = (
-    "learning_curves", "aggregates", "improvement", "return_replay", "return_rss", "return_time",
+    "learning_curves", "final_returns", "aggregates", "improvement",
+    "return_replay", "return_rss", "return_time",
 )  # fmt: skip
 
 
-def committed(task, label, window=20):
+def final_returns(task, label, window=20, seeds=None):
     """Final returns straight from the files: mean of the last episodes of each run."""
-    raw = ROOT / "docs/results" / FOLDERS[task] / "raw"
+    runs = CAMPAIGN / task / ALGORITHMS[label]
     return np.array(
         [
             np.mean([float(row["return"]) for row in read_table(path)[-window:]])
-            for path in sorted(raw.glob(f"{FILES[label]}_seed*.csv"))
+            for path in (runs / f"{seed}/episodes.csv" for seed in range(seeds or SEEDS[task]))
         ]
     )
 
@@ -42,23 +49,27 @@ def no_figures(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def folders(tmp_path_factory):
+    return copy_results(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, folders):
     out = tmp_path_factory.mktemp("report")
-    folders = [ROOT / "docs/results" / name for name in FOLDERS.values()]
     run_report(*folders, "--out", out, "--title", "Two tasks", "--bootstrap", 3000)
     return out
 
 
 def test_final_returns_are_those_of_the_last_episodes(report):
     rows = {(row["task"], row["algorithm"]): row for row in read_table(report / "returns.csv")}
-    assert rows.keys() == set(product(FOLDERS, FILES))
+    assert rows.keys() == set(product(SEEDS, ALGORITHMS))
     for (task, label), row in rows.items():
-        returns = committed(task, label)
+        returns = final_returns(task, label)
         assert int(row["runs"]) == len(returns)
         assert float(row["mean"]) == pytest.approx(returns.mean())
         assert float(row["median"]) == pytest.approx(np.median(returns))
         assert float(row["lowest"]) == pytest.approx(returns.min())
-        last_100 = committed(task, label, window=100)
+        last_100 = final_returns(task, label, window=100)
         assert float(row["mean_last_100"]) == pytest.approx(last_100.mean())
         error = last_100.std() / np.sqrt(len(last_100))
         assert float(row["standard_error_last_100_ddof_0"]) == pytest.approx(error)
@@ -71,11 +82,11 @@ def test_final_returns_are_those_of_the_last_episodes(report):
         assert told == pytest.approx(ends, abs=0.15 * np.ptp(ends) + 1e-9)
 
 
-def committed_scores():
+def scores_by_hand():
     """Scores between the lowest and the highest run of a task, tasks with equal weight."""
-    scores = {label: [] for label in FILES}
-    for task in sorted(FOLDERS):
-        returns = {label: committed(task, label) for label in FILES}
+    scores = {label: [] for label in ALGORITHMS}
+    for task in sorted(SEEDS):
+        returns = {label: final_returns(task, label) for label in ALGORITHMS}
         low = min(values.min() for values in returns.values())
         high = max(values.max() for values in returns.values())
         for label, values in returns.items():
@@ -99,7 +110,7 @@ def aggregates_by_hand(tasks):
 def test_aggregates_equal_those_by_hand_with_their_intervals(report):
     told = {(r["algorithm"], r["aggregate"]): r for r in read_table(report / "aggregates.csv")}
     random = np.random.default_rng(3)
-    for label, tasks in committed_scores().items():
+    for label, tasks in scores_by_hand().items():
         expected = aggregates_by_hand(tasks)
         resamples = [
             aggregates_by_hand([random.choice(scores, len(scores)) for scores in tasks])
@@ -124,7 +135,7 @@ def test_the_probability_of_improvement_is_the_share_of_pairs(report):
     ]
     random = np.random.default_rng(5)
     for row in rows:
-        pairs = [(committed(t, row["algorithm"]), committed(t, row["over"])) for t in FOLDERS]
+        pairs = [(final_returns(t, row["algorithm"]), final_returns(t, row["over"])) for t in SEEDS]
 
         def share(xs, ys):
             won = [1.0 if x > y else 0.5 if x == y else 0.0 for x, y in product(xs, ys)]
@@ -140,14 +151,16 @@ def test_the_probability_of_improvement_is_the_share_of_pairs(report):
         assert interval == pytest.approx(ends, abs=0.2 * np.ptp(ends) + 1e-9)
 
 
-def test_the_example_in_the_docs_is_of_the_results_in_the_docs():
-    rows = read_table(ROOT / "docs/results/report/returns.csv")
-    found = {(row["task"], row["algorithm"]): float(row["mean"]) for row in rows}
-    for task, label in product(FOLDERS, FILES):
-        assert found[task, label] == pytest.approx(committed(task, label).mean())
-    runs = read_table(ROOT / "docs/results/report/runs.csv")
-    there = {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/results/fig*/raw/*.json")}
-    assert {f"{row['run']}.json" for row in runs} == there, "run the command of docs/report.md"
+def test_the_published_report_is_of_the_published_runs():
+    rows = read_table(ROOT / "docs/results/A1/returns.csv")
+    found = {(row["task"], row["algorithm"]): row for row in rows}
+    for task, label in product(SEEDS, ALGORITHMS):
+        row = found[task, label]
+        returns = final_returns(task, label, seeds=int(row["runs"]))
+        assert float(row["mean"]) == pytest.approx(returns.mean())
+    runs = read_table(ROOT / "docs/results/A1/runs.csv")
+    there = {str(path.parent.relative_to(ROOT)) for path in CAMPAIGN.rglob("config.json")}
+    assert {row["run"] for row in runs} == there, "run python campaign/page.py"
 
 
 def test_our_shares_of_pairs_are_rliables():
@@ -172,8 +185,8 @@ def test_memory_and_time_are_those_of_the_summaries(report):
     runs = read_table(report / "runs.csv")
     assert len(runs) == 45
     for row in runs:
-        record = json.loads((ROOT / f"{row['run']}.json").read_text())
-        summary = record["summary"]
+        algo, seed = ALGORITHMS[row["algorithm"]], row["seed"]
+        summary = json.loads((CAMPAIGN / row["task"] / algo / seed / "summary.json").read_text())
         assert float(row["replay_bytes"]) == pytest.approx(summary["buffer_mb"] * 1e6)
         assert float(row["peak_rss_mb"]) == summary["peak_rss_mb"]
         # 1,000 of the 100,000 steps are the warm-up, which the speed leaves out.
@@ -184,7 +197,7 @@ def test_memory_and_time_are_those_of_the_summaries(report):
 def test_the_page_has_the_numbers_and_the_protocol_of_each_table_and_figure(report):
     text = (report / "README.md").read_text()
     assert text.startswith("# Two tasks\n")
-    returns = committed("MountainCar-v0", "MeDQN(U)")
+    returns = final_returns("MountainCar-v0", "MeDQN(U)")
     assert f"| MeDQN(U) | {returns.mean():.1f} [" in text
     protocol = (
         "training return, mean of the last 20 training episodes at the end of 100,000 env steps, "
@@ -205,8 +218,8 @@ def test_the_page_has_the_numbers_and_the_protocol_of_each_table_and_figure(repo
     assert str(ROOT) not in (report / "protocol.csv").read_text()
 
 
-def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path, request):
-    flags = [ROOT / "docs/results/fig4b", "--bootstrap", 100, "--out"]
+def test_the_same_seed_gives_the_same_files_and_another_other_intervals(tmp_path, request, folders):
+    flags = [folders[1], "--bootstrap", 100, "--out"]
     run_report(*flags, tmp_path / "once")
     state = np.random.get_state()[1].copy()
     run_report(*flags, tmp_path / "again")

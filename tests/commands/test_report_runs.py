@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_helpers import iqm, read_table, run_report
+from report_helpers import CAMPAIGN, copy_results, iqm, read_table, run_report
 from scripts import ROOT
 
 from medqn_tianshou.commands import main as command
@@ -16,6 +16,7 @@ from medqn_tianshou.commands.report.groups import group_runs
 from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import HUMAN, scale_of
+from medqn_tianshou.commands.report.style import swarm
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.settings import (
     AtariSettings,
@@ -159,11 +160,42 @@ def test_labels_name_what_differs_and_are_the_same_in_all_tasks():
     assert left_out == []
 
 
-def test_raw_folders_and_run_folders_are_found_once():
-    raw = ROOT / "docs/results/fig4b/raw"
-    files = [*find_runs(raw), *find_runs(raw.parent)]
+def cut(run, env_step, out):
+    """Copy a run folder as if the run had been given a shorter length."""
+    shutil.copytree(run, out)
+    rows = [r for r in read_table(run / "episodes.csv") if float(r["env_step"]) <= env_step]
+    lines = [",".join(row.values()) for row in rows]
+    (out / "episodes.csv").write_text("\n".join([",".join(rows[0]), *lines]) + "\n")
+    summary = json.loads((run / "summary.json").read_text())
+    (out / "summary.json").write_text(json.dumps({**summary, "env_steps": env_step}))
+    return [float(row["return"]) for row in rows]
+
+
+def test_runs_of_different_lengths_are_compared_at_the_step_that_all_reached(tmp_path, no_figures):
+    runs = CAMPAIGN / "Acrobot-v1"
+    shutil.copytree(runs / "dqn/0", tmp_path / "runs/long")
+    short = cut(runs / "medqn-u/0", 60_000, tmp_path / "runs/short")
+    cut_long = cut(runs / "dqn/0", 60_000, tmp_path / "expected")
+    run_report(tmp_path / "runs", "--out", tmp_path / "report", "--bootstrap", 100)
+    rows = {row["algorithm"]: row for row in read_table(tmp_path / "report/returns.csv")}
+    for label, returns in (("DQN", cut_long), ("MeDQN(U)", short)):
+        assert float(rows[label]["mean"]) == pytest.approx(np.mean(returns[-20:]))
+        assert float(rows[label]["mean_last_100"]) == pytest.approx(np.mean(returns[-100:]))
+    text = (tmp_path / "report/README.md").read_text()
+    assert "at env step 60,000, which all runs reached (they have 60,000 or 100,000)" in text
+
+
+def test_the_dots_of_a_swarm_do_not_cover_each_other():
+    values = np.array([0.0, 0.001, 0.5, 0.002, 1.0, 0.003])
+    assert swarm(values, 0, 1).tolist() == [0, 1, 0, -1, 0, 2]
+    assert swarm(np.zeros(3), 0, 0).tolist() == [0, 1, -1]
+
+
+def test_raw_folders_and_run_folders_are_found_once(tmp_path):
+    folders, raw = copy_results(tmp_path)
+    files = [*find_runs(folders), *find_runs(raw / "raw"), *find_runs(tmp_path)]
     runs, left_out = read_runs(files)
-    assert (len(files), len(runs), left_out) == (30, 15, [])
+    assert (len(files), len(runs), left_out) == (90, 45, [])
 
 
 def write_atari_run(folder, game, algo, seed, evaluations, **flags):
@@ -257,7 +289,7 @@ def test_atari_scores_are_of_the_57_games_and_scale_evaluations_only():
 
 
 def test_bad_input_is_one_line(tmp_path, capsys, short_runs, monkeypatch):
-    results = ROOT / "docs/results/fig4b"
+    results = CAMPAIGN / "Acrobot-v1"
     assert "'none' is not a folder" in error_of(capsys, "none")
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -2,12 +2,12 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
+from report_helpers import CAMPAIGN, write_raw
 from scripts import ROOT
 from test_workbench import error_of, make_run
 
@@ -17,7 +17,6 @@ from medqn_tianshou.commands.report.tables import escape, table
 from medqn_tianshou.commands.sweep import executors
 from medqn_tianshou.commands.sweep.runner import Runner
 
-RAW = ROOT / "docs/results/fig4b/raw"
 SWEEP = """family = "lowdim"
 tasks = ["MountainCar-v0"]
 algorithms = ["medqn-u"]
@@ -77,10 +76,9 @@ def test_a_policy_of_other_shapes_or_values_is_refused_in_one_line(tmp_path, cap
 @pytest.fixture
 def raw(tmp_path):
     """The files of a run of ours, to be changed."""
-    source = min(RAW.glob("*.json"))
-    for name in (source, source.with_suffix(".csv")):
-        shutil.copy(name, tmp_path)
-    return tmp_path / source.name
+    path = tmp_path / "dqn_seed0.json"
+    write_raw(CAMPAIGN / "Acrobot-v1/dqn/0", path)
+    return path
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from medqn_tianshou.commands.report.curves import (
     Curve,
     final_returns,
     last_means,
-    mean_and_error,
     smooth,
 )
 from medqn_tianshou.commands.report.groups import Groups, labels_of
@@ -43,8 +41,6 @@ class Options:
     seed: int = 0
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Scales of tasks that the user gave."""
-    interval: Literal["bootstrap", "two standard errors"] = "bootstrap"
-    """What is shaded around a learning curve."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +96,23 @@ class Analysis:
         self.tasks = list(dict.fromkeys(task for task, _ in groups))
         self.labels = labels_of(groups) if labels is None else list(labels)
         self.curves = {key: [curves[run.name] for run in runs] for key, runs in groups.items()}
-        self.finals = {key: final_returns(of_key) for key, of_key in self.curves.items()}
+        self.common_step = {task: self._common_step(task) for task in self.tasks}
+        """The environment step at which the runs of a task are compared."""
+        compared = {
+            (task, label): [curve.until(self.common_step[task]) for curve in of_key]
+            for (task, label), of_key in self.curves.items()
+        }
+        self.finals = {key: final_returns(of_key) for key, of_key in compared.items()}
         self.finals_100 = {
             key: np.array([curve.last_100 for curve in of_key], float)
-            for key, of_key in self.curves.items()
+            for key, of_key in compared.items()
             if options.metric == "train"
         }
         """Means of the last 100 training episodes, as the released analysis has them."""
         self.protocols: dict[str, Protocol] = {
-            task: describe_task(task, self.of_task(task), options.metric, options.window)
+            task: describe_task(
+                task, self.of_task(task), options.metric, options.window, self.common_step[task]
+            )
             for task in self.tasks
         }
         self.scales: dict[str, Scale | None] = {
@@ -130,6 +134,12 @@ class Analysis:
     def of_task(self, task: str) -> dict[str, list[RecordedRun]]:
         """Return the runs of a task by label."""
         return {label: runs for (of, label), runs in self.groups.items() if of == task}
+
+    def _common_step(self, task: str) -> int:
+        """Return the length of a task's shortest run, or a later step to which all have returns."""
+        curves = [curve for (of, _), found in self.curves.items() if of == task for curve in found]
+        first_returns = max(int(curve.env_step[0]) for curve in curves)
+        return max(min(curve.env_steps for curve in curves), first_returns)
 
     def scores(self, task: str, label: str) -> Array:
         """Return the normalised final returns of a group."""
@@ -155,11 +165,9 @@ class Analysis:
         smoothing = SMOOTHING_TEXT
         if self.options.metric == "eval":
             smoothing = "evaluations joined by straight lines, not smoothed"
-        is_bootstrap = self.options.interval == "bootstrap"
-        interval = "its 95% bootstrap interval" if is_bootstrap else self.options.interval
         texts = []
         if not all(map(self.is_atari, self.tasks)):
-            texts.append(f"Lines: mean over runs, {smoothing}. Shaded: {interval}.")
+            texts.append(f"Lines: mean over runs, {smoothing}. Shaded: its 95% bootstrap interval.")
         if any(map(self.is_atari, self.tasks)):
             texts.append(
                 f"Lines{' (Atari)' * bool(texts)}: moving mean of {EVALUATIONS} evaluations, then "
@@ -186,9 +194,6 @@ class Analysis:
             values = np.stack([smooth(curve, grid) for curve in curves])
         else:
             values = np.stack([np.interp(grid, curve.env_step, curve.value) for curve in curves])
-        if self.options.interval == "two standard errors" and len(values) > 1:
-            mean, error = mean_and_error(values)
-            return Line(grid, mean, mean - 2 * error, mean + 2 * error)
         interval = mean_interval(values, self.options.repetitions, self.options.seed)
         return Line(grid, values.mean(axis=0), *(interval or ()))
 

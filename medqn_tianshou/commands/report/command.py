@@ -6,7 +6,7 @@ CSV. RUNS are run folders, folders to search for them, and raw/ folders of `medq
 
 Examples:
   %(prog)s log
-  %(prog)s docs/results/fig4a docs/results/fig4b --out report
+  %(prog)s campaign/results/A1 --out report
   %(prog)s log/QbertNoFrameskip-v4 log/PhoenixNoFrameskip-v4 --metric eval --window 3
 
 """

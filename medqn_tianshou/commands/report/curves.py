@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,20 @@ class Curve:
     value: Array
     env_steps: int
     """The length of the run."""
-    last_100: float | None = None
-    """Mean return of the last 100 training episodes, or of all if there are fewer."""
+    hundreds: Array | None = None
+    """The same over the last 100 training episodes, or over all if there are fewer."""
+
+    @property
+    def last_100(self) -> float | None:
+        """Mean return of the last 100 training episodes."""
+        return None if self.hundreds is None or not len(self.hundreds) else self.hundreds[-1]
+
+    def until(self, env_step: int) -> "Curve":
+        """Return the curve of a run that had ended at an environment step."""
+        kept = self.env_step <= env_step
+        hundreds = None if self.hundreds is None else self.hundreds[kept]
+        shorter = {"env_step": self.env_step[kept], "value": self.value[kept]}
+        return replace(self, env_steps=env_step, hundreds=hundreds, **shorter)
 
 
 def read_curve(path: Path, window: int, env_steps: int) -> Curve:
@@ -38,8 +50,9 @@ def read_curve(path: Path, window: int, env_steps: int) -> Curve:
     steps, returns = (np.array([float(row[key]) for row in rows]) for key in ("env_step", "return"))
     if not (np.isfinite(steps).all() and np.isfinite(returns).all()):
         raise ValueError("a number that is not finite")
-    last_100 = float(returns[-RELEASED_WINDOW:].mean()) if rows else None
-    return Curve(steps, last_means(returns, window), env_steps, last_100)
+    return Curve(
+        steps, last_means(returns, window), env_steps, last_means(returns, RELEASED_WINDOW)
+    )
 
 
 def last_means(values: Array, window: int) -> Array:

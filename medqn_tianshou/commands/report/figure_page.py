@@ -15,8 +15,7 @@ from medqn_tianshou.commands.report.runs import RecordedRun, read_runs
 from medqn_tianshou.commands.report.tables import escape, table
 from medqn_tianshou.experiments.figures import Figure
 
-OPTIONS = Options(metric="train", interval="two standard errors")
-"""As the paper draws its figures."""
+OPTIONS = Options(metric="train")
 PANEL = (6.2, 3.6)
 RELEASED_HEADER = (
     "last 100 episodes, as the released analysis has it: mean ± standard error (ddof 0)"

@@ -7,14 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.ticker import EngFormatter, NullLocator
-from matplotlib.transforms import offset_copy
 
 from medqn_tianshou.commands.report.analysis import Analysis
 from medqn_tianshou.commands.report.curves import Array
+from medqn_tianshou.commands.report.protocol import short_name
 from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun
 from medqn_tianshou.commands.report.statistics import AGGREGATES, HUMAN, Estimate
-from medqn_tianshou.commands.report.style import MOST_LINES, look_of, panel_per_task, saved_figure
+from medqn_tianshou.commands.report.style import (
+    MOST_LINES,
+    WITH_SEPARATORS,
+    look_of,
+    panel_per_task,
+    saved_figure,
+    swarm,
+)
 from medqn_tianshou.training.memory import MB
 
 
@@ -36,7 +43,8 @@ COSTS = (
 def draw_figures(out: Path, analysis: Analysis) -> list[str]:
     """Draw all figures; return their names without ending."""
     draw: dict[str, Callable[[Path], None]] = {
-        "learning_curves": lambda path: draw_curves(path, analysis)
+        "learning_curves": lambda path: draw_curves(path, analysis),
+        "final_returns": lambda path: _draw_finals(path, analysis),
     }
     if analysis.aggregates:
         draw["aggregates"] = lambda path: _draw_aggregates(path, analysis)
@@ -75,11 +83,35 @@ def _draw_published(axis: Any, run: RecordedRun, colour: str, marker: str) -> No
     axis.errorbar(step, median, ends, color=colour, marker=marker, alpha=0.5, zorder=1.5, **look)
 
 
+def _draw_finals(path: Path, analysis: Analysis) -> None:
+    """Draw a row per algorithm: its runs as a swarm, their mean and its interval below them."""
+    note = "Dots: runs. Open: mean, with its 95% bootstrap interval."
+    columns = min(len(analysis.tasks), 2)
+    rows = -(-len(analysis.tasks) // columns)
+    size = (7.0, rows * (0.5 * len(analysis.labels) + 0.8))
+    with saved_figure(path, analysis, analysis.tasks, note, size, (rows, columns)) as axes:
+        for index, axis in enumerate(axes):
+            if index >= len(analysis.tasks):
+                axis.set_visible(False)
+                continue
+            task = analysis.tasks[index]
+            found = analysis.of_task(task)
+            everything = np.concatenate([analysis.finals[task, label] for label in found])
+            for row, label in enumerate(found):
+                colour, marker = look_of(analysis, label)
+                returns = np.sort(analysis.finals[task, label])
+                places = swarm(returns, everything.min(), everything.max())
+                look = {"color": colour, "marker": marker, "alpha": 0.6, "linewidth": 0}
+                axis.scatter(returns, row - 0.1 - 0.06 * places, 10, **look)
+                mean = analysis.final_mean(task, label)
+                _draw_mean(axis, row + 0.32, mean, colour, marker, across=True)
+            axis.set(title=short_name(task), xlabel="final return")
+            axis.xaxis.set_major_formatter(WITH_SEPARATORS)
+            _name_rows(axis, list(found))
+
+
 def _draw_cost(path: Path, analysis: Analysis, cost: Cost) -> None:
-    note = (
-        "Filled: runs, drawn to the right of their place where all of them share one. Open: mean, "
-        "with the 95% bootstrap interval of the mean return."
-    )
+    note = "Filled: runs. Open: mean, with the 95% bootstrap interval of the mean return."
     with panel_per_task(path, analysis, note) as panels:
         for task, axis in panels.items():
             places = {
@@ -90,28 +122,26 @@ def _draw_cost(path: Path, analysis: Analysis, cost: Cost) -> None:
             for label, at in places.items():
                 known = ~np.isnan(at)
                 if known.any():
-                    xs, look = at[known] / size, look_of(analysis, label)
-                    _draw_runs(axis, xs, analysis.finals[task, label][known], *look)
+                    xs, (colour, marker) = at[known] / size, look_of(analysis, label)
+                    look = {"color": colour, "marker": marker, "alpha": 0.5, "linewidth": 0}
+                    axis.scatter(xs, analysis.finals[task, label][known], 12, **look)
                     mean = analysis.final_mean(task, label)
-                    _draw_mean(axis, float(xs.mean()), mean, *look)
+                    _draw_mean(axis, float(xs.mean()), mean, colour, marker)
             axis.set_xlabel(f"{cost.title} ({unit})" if unit else cost.title)
             axis.margins(y=0.1)
 
 
-def _draw_runs(axis: Any, xs: Array, ys: Array, colour: str, marker: str) -> None:
-    shared = len(xs) > 1 and np.ptp(xs) == 0
-    beside = offset_copy(axis.transData, axis.figure, 11 * shared, units="points")
-    look = {"color": colour, "marker": marker, "alpha": 0.5, "linewidth": 0}
-    axis.scatter(xs, ys, 12, transform=beside, **look)
-    axis.update_datalim(np.column_stack([xs, ys]))  # a shifted point does not count by itself
-
-
-def _draw_mean(axis: Any, place: float, mean: Estimate, colour: str, marker: str) -> None:
+def _draw_mean(
+    axis: Any, place: float, mean: Estimate, colour: str, marker: str, *, across: bool = False
+) -> None:
+    """Draw a mean and its interval up and down, or across where returns are on that axis."""
+    point = (mean.value, place) if across else (place, mean.value)
     if mean.low is not None and mean.high is not None:
         ends = [[mean.value - mean.low], [mean.high - mean.value]]
-        axis.errorbar([place], [mean.value], ends, color=colour, linewidth=1.6, capsize=4)
-    look = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.8}
-    axis.plot([place], [mean.value], marker, color=colour, zorder=3, **look)
+        interval = {"xerr" if across else "yerr": ends}
+        axis.errorbar(*point, **interval, color=colour, linewidth=1.6, capsize=4)
+    look = {"markersize": 7, "markerfacecolor": "white", "markeredgewidth": 1.6}
+    axis.plot(*point, marker, color=colour, zorder=3, **look)
 
 
 def _set_cost_axis(axis: Any, cost: Cost, places: Array) -> tuple[str, float]:
@@ -146,7 +176,7 @@ def _draw_aggregates(path: Path, analysis: Analysis) -> None:
     note = "Scores: 0 and 1 are " + "; ".join(meanings[:MOST_LINES])
     note += "; others in scales.csv" if len(meanings) > MOST_LINES else ""
     note += ". Bars: 95% stratified bootstrap intervals. Optimality gap: lower is better."
-    size, grid = (10.5, 0.34 * len(analysis.labels) + 1.1), (1, len(AGGREGATES))
+    size, grid = (7.0, 2 * (0.34 * len(analysis.labels) + 0.9)), (2, len(AGGREGATES) // 2)
     with saved_figure(path, analysis, analysis.shared_tasks, note, size, grid, sharey=True) as axes:
         for axis, name in zip(axes, AGGREGATES, strict=True):
             for place, label in enumerate(analysis.labels):

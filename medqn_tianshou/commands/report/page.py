@@ -88,7 +88,11 @@ def _return_section(analysis: Analysis) -> list[str]:
         if scale is not None and is_scored:
             lines += [f"Score: {scale.low:,g} is 0, {scale.high:,g} is 1 ({scale.reason}).", ""]
         lines += _protocol(analysis, [task])
-    return [*lines, *picture("learning_curves.png", analysis.curve_text.removesuffix("."))]
+    return [
+        *lines,
+        *picture("learning_curves.png", analysis.curve_text.removesuffix(".")),
+        *picture("final_returns.png", "Final return of each run, with the mean of each algorithm"),
+    ]
 
 
 def _aggregate_section(analysis: Analysis) -> list[str]:

@@ -28,8 +28,17 @@ class Protocol:
     episode: str
     """What an episode is."""
     env_steps: str
+    compared_at: int
+    """The environment step of the returns: the end of the shortest run."""
     runs: str
     seeds: str
+
+    @property
+    def _moment(self) -> str:
+        at = f"{self.compared_at:,}"
+        if self.env_steps == at:
+            return f"the end of {at} env steps"
+        return f"env step {at}, which all runs reached (they have {self.env_steps})"
 
     @property
     def measure(self) -> str:
@@ -41,13 +50,16 @@ class Protocol:
             if self.window != "1":
                 averaged += f" in each of the last {self.window} evaluations"
         return (
-            f"{averaged} at the end of {self.env_steps} env steps, epsilon {self.epsilon}, "
-            f"{self.rewards}, {self.episode}"
+            f"{averaged} at {self._moment}, epsilon {self.epsilon}, {self.rewards}, {self.episode}"
         )
 
 
 def describe_task(
-    task: str, groups: Mapping[str, Sequence[RecordedRun]], metric: Metric, window: int | None
+    task: str,
+    groups: Mapping[str, Sequence[RecordedRun]],
+    metric: Metric,
+    window: int | None,
+    compared_at: int,
 ) -> Protocol:
     """Describe how the returns of a task were measured; ``groups`` are its runs by label."""
     runs = [run for group in groups.values() for run in group]
@@ -61,10 +73,11 @@ def describe_task(
             1 if metric == "train" else run.value("test_num" if atari else "eval_episodes")
             for run in runs
         ),
-        epsilon=_several(_epsilon(run, metric) for run in runs),
+        epsilon=_several(_epsilon(run, metric, compared_at) for run in runs),
         rewards="rewards clipped to their sign" if clipped else "rewards not clipped",
         episode="one life an episode" if clipped else _episode(runs),
         env_steps=_several(run.env_steps for run in runs),
+        compared_at=compared_at,
         runs=count_runs([len(group) for group in groups.values()]),
         seeds=_several(run.seed for run in runs),
     )
@@ -103,11 +116,11 @@ def count_runs(counts: Sequence[int]) -> str:
     return f"{text}: intervals are rough" if low < FEW_RUNS else text
 
 
-def _epsilon(run: RecordedRun, metric: Metric) -> float:
+def _epsilon(run: RecordedRun, metric: Metric, env_step: int) -> float:
     if metric == "eval":
         return float(run.value("eps_test"))
     names = ("eps_train", "eps_train_final", "eps_decay_steps")
-    return round(LinearSchedule(*map(run.value, names))(run.env_steps), 4)
+    return round(LinearSchedule(*map(run.value, names))(env_step), 4)
 
 
 def _episode(runs: Sequence[RecordedRun]) -> str:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from medqn_tianshou.commands.report.analysis import Analysis
+from medqn_tianshou.commands.report.curves import Array
 from medqn_tianshou.commands.report.protocol import protocol_lines, short_name
 
 STYLE: Any = {
@@ -32,6 +35,10 @@ _COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000", *OWN_COLOURS.
 _MARKERS = "osD^vPX<>"
 _COLUMNS = 3
 _PANEL = (3.5, 2.5)
+_SWARM_PLACES = 40
+"""Dots of a swarm that are nearer than this part of its axis would cover each other."""
+WITH_SEPARATORS = FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "\N{MINUS SIGN}"))
+"""Writes the numbers of an axis as 1,000."""
 MOST_LINES = 4
 """A protocol with more lines is left to ``protocol.csv``."""
 
@@ -43,6 +50,20 @@ def look_of(analysis: Analysis, label: str) -> tuple[str, str]:
     free = [c for c in _COLOURS if c not in {OWN_COLOURS.get(name) for name in analysis.labels}]
     colour = OWN_COLOURS.get(label) or free[others.index(label) % len(free)]
     return colour, _MARKERS[place % len(_MARKERS)]
+
+
+def swarm(values: Array, low: float, high: float) -> Array:
+    """Return the places of dots that would overlap: 0, 1, -1, 2 and so on across their axis.
+
+    :param low: the lower end of the axis of the values, as ``high`` is the upper one.
+    """
+    taken: dict[int, int] = {}
+    places = np.zeros(len(values))
+    for index, value in enumerate(values):
+        near = round((value - low) / ((high - low) or 1) * _SWARM_PLACES)
+        count = taken[near] = taken.get(near, 0) + 1
+        places[index] = count // 2 * (-1) ** count
+    return places
 
 
 @contextmanager
@@ -64,6 +85,7 @@ def panel_per_task(
             axis.set_ylabel("return")
         for task, axis in zip(analysis.tasks, axes, strict=False):
             axis.set_title(short_name(task))
+            axis.yaxis.set_major_formatter(WITH_SEPARATORS)
         looks = {label: look_of(analysis, label) for label in analysis.labels}
         handles = [
             Line2D([], [], color=colour, marker=marker, markersize=5, label=label)

@@ -69,7 +69,8 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 def _run_rows(analysis: Analysis) -> Iterator[Row]:
     for (task, label), runs in analysis.groups.items():
         returns, scores = analysis.finals[task, label], analysis.scores(task, label)
-        for place, (run, value, score) in enumerate(zip(runs, returns, scores, strict=True)):
+        released = analysis.finals_100.get((task, label), [None] * len(runs))
+        for run, value, last_100, score in zip(runs, returns, released, scores, strict=True):
             yield {
                 "task": task,
                 "algorithm": label,
@@ -78,7 +79,7 @@ def _run_rows(analysis: Analysis) -> Iterator[Row]:
                 "metric": analysis.options.metric,
                 "window": run.window(analysis.options.metric, analysis.options.window),
                 "final_return": float(value),
-                "last_100_return": analysis.curves[task, label][place].last_100,
+                "last_100_return": last_100,
                 "score": _known(score),
                 "env_steps": run.env_steps,
                 **mean_costs([run]),
