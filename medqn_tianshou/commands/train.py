@@ -126,8 +126,12 @@ def _merge_with_run(
     of_run.pop("auto_resume", None)
     options = _options_from(settings_class, of_run)
     free = {name for name, spec in field_specs(RunOptions).items() if spec.flag is not None}
+    of_identity = {
+        "steps": settings_from(settings_class, of_run).total_env_steps,
+        **config.identity,
+    }
     for name in sorted(given.keys() - free):
-        value = config.identity.get(name, getattr(options, name, None))
+        value = of_identity.get(name, getattr(options, name, None))
         if given[name] != value:
             remedy = f"contradicts the run, which has {value}; leave it out"
             parser.bad(parser.flag_of(name), given[name], remedy)

@@ -5,7 +5,17 @@ import os
 import shutil
 
 import pytest
-from resume_runs import FLAGS, OFTEN, SCRIPTS, assert_same_run, resume, train_and_kill, truncate
+from resume_runs import (
+    ATARI,
+    FLAGS,
+    OFTEN,
+    SCRIPTS,
+    assert_same_run,
+    resume,
+    train,
+    train_and_kill,
+    truncate,
+)
 
 from medqn_tianshou.training.run_folder import RunFolder
 
@@ -89,6 +99,18 @@ def test_a_flag_that_contradicts_the_run_is_refused_with_both_values(killed, cap
     (line,) = error_of(capsys, "--resume", killed, *flags.split())
     for part in parts:
         assert part in line
+
+
+def test_parameters_that_a_run_began_with_are_not_needed_again(tmp_path, monkeypatch, capsys):
+    flags = [*ATARI.split(), "--env-backend", "ale", "--test-num", "1"]
+    begin = next(train("atari", tmp_path / "first", *flags).glob("policy_last.*"))
+    flags += ["--resume-path", str(begin), "--checkpoint-every", "20"]
+    killed = train_and_kill("atari", tmp_path / "killed", monkeypatch, 25, *flags)
+    begin.unlink()
+    with pytest.raises(SystemExit):
+        SCRIPTS["atari"].main(["--resume", str(killed), "--steps", "240"])
+    assert "--steps: 240 contradicts the run, which has 160" in capsys.readouterr().err
+    assert resume("atari", killed, capsys) > 60
 
 
 def test_flags_that_agree_with_the_run_are_accepted(killed, whole):
