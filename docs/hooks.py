@@ -53,9 +53,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"[{text}]({config.repo_url}/{kind}/main/{path})"
 
     parts = FENCE.split(markdown)  # every second one is a block of code
-    return "".join(
-        part if index % 2 else LINK.sub(lead, part) for index, part in enumerate(parts)
-    )
+    return "".join(part if index % 2 else LINK.sub(lead, part) for index, part in enumerate(parts))
 
 
 class Roles(griffe.Extension):
