@@ -8,7 +8,7 @@ ARGS ?=
 # be reached. `make train TORCH_INDEX=` leaves the choice to the package index; a URL names another.
 TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
 
-.PHONY: train test test-fast lint format install-test clean
+.PHONY: train test test-fast lint format docs install-test clean
 
 train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
@@ -32,13 +32,18 @@ format: $(VENV)/test-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation site at http://127.0.0.1:8000, anew at every change.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/test-installed
+	$(BIN)/mkdocs serve --strict
+
 # The Dockerfile's install steps in a clean environment, and a short training there: minutes.
 install-test:
 	PYTHON=$(PYTHON) docker/check_install.sh
 
 # Run again only when the dependencies change.
 $(VENV)/train-installed: EXTRAS := atari
-$(VENV)/test-installed: EXTRAS := atari,minatar,play,report,sweep,wandb,dev
+$(VENV)/test-installed: EXTRAS := atari,minatar,play,report,sweep,wandb,docs,dev
 $(VENV)/%-installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),-$(BIN)/python -m pip install --quiet --retries 0 --timeout 15 \
@@ -48,4 +53,4 @@ $(VENV)/%-installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

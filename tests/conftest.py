@@ -10,6 +10,8 @@ from tianshou.data.buffer import manager
 from tianshou.data.utils import segtree
 from tianshou.policy import base
 
+from medqn_tianshou.files.parameters import read_parameters
+
 # The networks of the tests are tiny: more threads only wait for each other.
 torch.set_num_threads(1)
 
@@ -70,7 +72,7 @@ def last_policy():
     """Load the parameters that a run ended with."""
 
     def load(folder):
-        return torch.load(folder / "policy_last.pth", weights_only=True)
+        return read_parameters(folder / "policy_last.safetensors")
 
     return load
 

@@ -13,6 +13,7 @@ from scripts import load_script
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from medqn_tianshou import LeanCollector
+from medqn_tianshou.files.parameters import read_parameters
 
 SCRIPTS = {
     family: load_script(f"{family}/{family}_medqn.py") for family in ("lowdim", "minatar", "atari")
@@ -110,9 +111,9 @@ def scalars(folder):
 
 
 def assert_same_run(one, other):
-    for name in ("policy_last.pth", "policy_best.pth"):
+    for name in ("policy_last.safetensors", "policy_best.safetensors"):
         if (one / name).exists():
-            first, second = (torch.load(f / name, weights_only=True) for f in (one, other))
+            first, second = (read_parameters(f / name) for f in (one, other))
             assert first.keys() == second.keys()
             for key, value in first.items():
                 assert torch.equal(value, second[key]), (name, key)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
-import torch._dynamo  # what optimizers load when the first one is made
+import torch._dynamo  # noqa: F401 (what optimizers load when the first one is made)
+
+from medqn_tianshou.files.parameters import read_parameters
 
 ROOT = Path(__file__).parents[2]
 _TAIL_SECONDS = 600.0
@@ -138,7 +139,7 @@ class Life:
 
 def fingerprint(folder: Path) -> dict[str, Any]:
     """Return what two equal runs have in common: parameters and logs, without times and memory."""
-    parameters = torch.load(folder / "policy_last.pth", weights_only=True)
+    parameters = read_parameters(folder / "policy_last.safetensors")
     rows = (folder / "progress.csv").read_text().splitlines()
     return {
         "parameters": {name: tensor.numpy().tobytes() for name, tensor in parameters.items()},

@@ -13,11 +13,14 @@ from medqn_tianshou.commands.finding import newest_run
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
 from medqn_tianshou.files.extras import install_command
+from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.run_config import RunConfigError, read_config
 
-POLICY_FILES = ("policy_best.pth", "policy_last.pth")
+POLICIES = ("policy_best", "policy_last")
 """In this order; runs without evaluation have no best one."""
+SUFFIXES = (".safetensors", ".pth")
+"""Earlier versions wrote .pth files."""
 
 
 class AgentError(Exception):
@@ -121,25 +124,25 @@ def find_policy(path: Path) -> Path:
     if (file := _policy_in(run)) is not None:
         return file
     if run.is_dir():
-        raise AgentError(f"holds no {' or '.join(POLICY_FILES)}; name a run folder, or a file")
+        raise AgentError(f"holds no {' or '.join(POLICIES)} file; name a run folder, or a file")
     raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME, or a task")
 
 
 def _policy_in(folder: Path) -> Path | None:
-    files = (folder / name for name in POLICY_FILES)
+    files = (folder / f"{name}{suffix}" for name in POLICIES for suffix in SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 
 def _read_parameters(file: Path, model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Read a policy's Q network; the file has its target network as well."""
     try:
-        loaded = torch.load(file, map_location="cpu", weights_only=True)
+        loaded = read_parameters(file)
         parameters = {name: loaded[f"model.{name}"] for name in model.state_dict()}
         for name, own in model.state_dict().items():
             found = parameters[name]
             if found.shape != own.shape or found.dtype != own.dtype or not found.isfinite().all():
                 raise ValueError(f"{name} is of {found.dtype} and {tuple(found.shape)}")
-    except Exception as error:  # torch raises many kinds for a foreign file
+    except Exception as error:  # of many kinds, for a foreign file
         raise AgentError(
             f"is not a policy of this run ({reason_of(error)}); name another"
         ) from error

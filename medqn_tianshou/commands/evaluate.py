@@ -4,7 +4,7 @@ Atari scores are the games' own, over whole games; those of other tasks are sums
 
 Examples:
   %(prog)s log/QbertNoFrameskip-v4/medqn-r/0/20260101-120000 --episodes 30
-  %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000/policy_last.pth --seed 1 --json
+  %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000/policy_last.safetensors --seed 1 --json
 
 """
 
@@ -37,7 +37,7 @@ def add_agent_arguments(parser: Parser) -> None:
         "policy",
         type=Path,
         metavar="RUN_OR_POLICY",
-        help="a run folder, whose policy_best.pth is taken, else policy_last.pth; or such a file; "
+        help="a run folder, whose policy_best file is taken, else policy_last; or such a file; "
         "or a folder such as log, or a task, whose newest run is taken",
     )
     parser.add_argument(

@@ -18,6 +18,7 @@ from medqn_tianshou.envs.state import describe_resume
 from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.files.extras import installed_command
+from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.errors import ConfigError, reason_of
@@ -77,15 +78,15 @@ def make_optimizer(model: torch.nn.Module, name: str, lr: float) -> torch.optim.
 
 
 def load_parameters(policy: MeDQNPolicy, path: Path) -> None:
-    """Load a policy's parameters from a file such as ``policy_best.pth``.
+    """Load a policy's parameters from a file such as ``policy_best.safetensors``.
 
     :raises ConfigError: if the file does not fit.
     """
     try:
-        parameters = torch.load(path, map_location="cpu", weights_only=True)
+        parameters = read_parameters(path)
         parameters.pop(EXTRA_STATE, None)  # a new run counts, and samples, from its own start
         policy.load_state_dict(parameters)
-    except Exception as error:  # torch raises many kinds for a foreign file
+    except Exception as error:  # of many kinds, for a foreign file
         remedy = f"does not fit this task and network ({reason_of(error)}); name another"
         raise ConfigError("resume_path", path, remedy) from error
 

@@ -287,11 +287,11 @@ class Training:
         self.policy.set_eps(self.settings.eps_test)
 
     def _save_best(self, _: Any) -> None:
-        self.run_folder.save_policy("policy_best.pth", self.policy)
+        self.run_folder.save_policy("policy_best.safetensors", self.policy)
 
     def _save_last(self, epoch: int = 0, env_step: int = 0, gradient_step: int = 0) -> str:
-        self.run_folder.save_policy("policy_last.pth", self.policy)
-        return str(self.run_folder.path / "policy_last.pth")
+        self.run_folder.save_policy("policy_last.safetensors", self.policy)
+        return str(self.run_folder.path / "policy_last.safetensors")
 
 
 def _collector_state(collector: LeanCollector) -> dict[str, Any]:

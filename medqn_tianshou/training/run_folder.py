@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from importlib import metadata
-from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +21,7 @@ import torch
 
 from medqn_tianshou.files.atomic import atomic_write, write_json_atomically
 from medqn_tianshou.files.lock import InUseError, ProcessLock
+from medqn_tianshou.files.parameters import parameter_bytes
 from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
 
 _PACKAGES = (
@@ -204,10 +204,8 @@ class RunFolder:
 
     def save_policy(self, name: str, policy: torch.nn.Module) -> None:
         """Save a policy's parameters, whole or not at all."""
-        content = BytesIO()  # written to a file, torch would hide the error of a full disk
-        torch.save(policy.state_dict(), content)
         with atomic_write(self.path / name) as file:
-            file.write(content.getbuffer())
+            file.write(parameter_bytes(policy.state_dict()))
 
     def add_row(self, row: ProgressRow) -> None:
         """Append a line to ``progress.csv``."""

@@ -16,6 +16,7 @@ from medqn_tianshou.commands.report.runs import UnusableRunError, read_run
 from medqn_tianshou.commands.report.tables import escape, table
 from medqn_tianshou.commands.sweep import executors
 from medqn_tianshou.commands.sweep.runner import Runner
+from medqn_tianshou.files.parameters import parameter_bytes, read_parameters
 
 SWEEP = """family = "lowdim"
 tasks = ["MountainCar-v0"]
@@ -70,6 +71,51 @@ def test_a_policy_of_other_shapes_or_values_is_refused_in_one_line(tmp_path, cap
     values = torch.load(run / "policy_last.pth", weights_only=True)
     shrunk = {name: value for name, value in values.items() if "weight" in name}
     torch.save({**values, **change(shrunk)} if change(shrunk) else [], run / "policy_last.pth")
+    assert "is not a policy of this run" in error_of(capsys, "evaluate", run)
+
+
+def to_safetensors(run, change=lambda values: values):
+    """Write the policy of a run as a safetensors file alone."""
+    old = run / "policy_last.pth"
+    new = old.with_suffix(".safetensors")
+    new.write_bytes(parameter_bytes(change(read_parameters(old))))
+    old.unlink()
+    return new
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: {name: value[..., :1] for name, value in values.items()},
+        lambda values: {name: value.double() for name, value in values.items()},
+        lambda values: {name: value * float("nan") for name, value in values.items()},
+        lambda values: {},
+    ],
+)
+def test_a_safetensors_policy_of_other_shapes_or_values_is_refused_in_one_line(
+    tmp_path, capsys, change
+):
+    run = make_run(tmp_path / "run", "lowdim")
+    to_safetensors(run, change)
+    assert "is not a policy of this run" in error_of(capsys, "evaluate", run)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:7],
+        lambda content: content[:-1],
+        lambda content: b"\xff" * 8 + content[8:],  # the length of the header
+        lambda content: content[:8] + b"{" * 40 + content[48:],
+        lambda content: content.replace(b'"F32"', b'"F99"'),
+        lambda content: b"PK\x03\x04" + content,
+    ],
+)
+def test_a_damaged_safetensors_policy_is_refused_in_one_line(tmp_path, capsys, damage):
+    run = make_run(tmp_path / "run", "lowdim")
+    file = to_safetensors(run)
+    file.write_bytes(damage(file.read_bytes()))
     assert "is not a policy of this run" in error_of(capsys, "evaluate", run)
 
 

@@ -18,6 +18,7 @@ from medqn_tianshou.commands import main as command
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.files.extras import install_command
+from medqn_tianshou.files.parameters import parameter_bytes, read_parameters
 
 RUNS = {
     "lowdim": ("Catcher", "dqn"),
@@ -100,6 +101,22 @@ def test_the_best_policy_is_preferred_and_a_file_may_be_named(tmp_path):
     shutil.copy(run / "policy_last.pth", run / "policy_best.pth")
     assert agent.find_policy(run) == run / "policy_best.pth"
     assert agent.find_policy(run / "policy_last.pth") == run / "policy_last.pth"
+
+
+def test_a_policy_plays_the_same_from_safetensors_which_is_preferred_to_an_older_file(
+    tmp_path, capsys
+):
+    run = make_run(tmp_path, "lowdim")
+    flags = ("--episodes", 2, "--eps", 0.5)
+    old = evaluated(capsys, run, *flags)
+    state = read_parameters(run / "policy_last.pth")
+    (run / "policy_last.safetensors").write_bytes(parameter_bytes(state))
+    new = evaluated(capsys, run, *flags)
+    assert new.pop("policy") == str(run / "policy_last.safetensors")
+    assert old.pop("policy") == str(run / "policy_last.pth")
+    assert new == old
+    shutil.copy(run / "policy_last.pth", run / "policy_best.pth")
+    assert agent.find_policy(run) == run / "policy_best.pth"  # the best comes first, old or new
 
 
 @pytest.mark.parametrize("family", RUNS)
@@ -196,7 +213,9 @@ def test_bad_policies_and_outputs_get_one_line(tmp_path, capsys, monkeypatch):
     run = make_run(tmp_path / "run", "lowdim")
     assert "does not exist" in error_of(capsys, "evaluate", tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    assert "holds no policy_best.pth" in error_of(capsys, "evaluate", tmp_path / "empty")
+    assert "holds no policy_best or policy_last file" in error_of(
+        capsys, "evaluate", tmp_path / "empty"
+    )
     assert "neither a .gif nor an .mp4" in error_of(capsys, "play", run, "--video", "a.avi")
     assert "record with --video out.gif" in error_of(capsys, "play", run)
     assert "folder that does not exist" in error_of(capsys, "play", run, "--video", "no/a.gif")

@@ -17,6 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from medqn_tianshou.commands import train
 from medqn_tianshou.experiments import atari
 from medqn_tianshou.files.extras import install_command
+from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.training.memory import parse_bytes
 
 SCRIPT = ROOT / "atari/atari_medqn.py"
@@ -90,7 +91,9 @@ def test_a_run_from_the_shell_trains_and_its_summary_agrees_with_its_files(
     assert config["settings"]["replay"] == {"value": "compact", "source": "ours"}
     assert summary["buffer_transitions"] == 272
     assert summary["buffer_mb"] * 1e6 < 272 * 7056  # frames alone, raw
-    assert {"policy_best.pth", "policy_last.pth"} <= {path.name for path in folder.iterdir()}
+    assert {"policy_best.safetensors", "policy_last.safetensors"} <= {
+        path.name for path in folder.iterdir()
+    }
 
 
 @pytest.fixture
@@ -151,12 +154,12 @@ def test_a_saved_policy_can_be_watched_and_trained_on(
     tmp_path, capsys, parameters_after, run_folder
 ):
     parameters_after(tmp_path / "first")
-    saved = str(run_folder(tmp_path / "first") / "policy_best.pth")
+    saved = run_folder(tmp_path / "first") / "policy_best.safetensors"
     capsys.readouterr()
-    assert main([*SHORT, "--watch", "--resume-path", saved]) == 0
+    assert main([*SHORT, "--watch", "--resume-path", str(saved)]) == 0
     assert re.search(r"returns \[[\d.]+\], mean [\d.]+", capsys.readouterr().out)
-    start = torch.load(saved, weights_only=True)
-    resumed = parameters_after(tmp_path / "second", "--resume-path", saved, "--lr", "1e-12")
+    start = read_parameters(saved)
+    resumed = parameters_after(tmp_path / "second", "--resume-path", str(saved), "--lr", "1e-12")
     online = [name for name in start if name.startswith("model.")]
     assert online
     for name in online:
@@ -177,7 +180,7 @@ def test_ctrl_c_ends_with_a_summary_and_a_saved_policy(tmp_path, run_folder, las
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        while not list(tmp_path.glob("**/policy_best.pth")):
+        while not list(tmp_path.glob("**/policy_best.safetensors")):
             assert process.poll() is None, process.stderr.read()
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=120)

@@ -264,8 +264,8 @@ def test_evaluations_come_at_multiples_and_at_the_end_and_leave_training_alone(
     assert all(float(row["eval_return_mean"]) >= 0 for row in rows)
     summary = json.loads((evaluated / "summary.json").read_text())
     assert summary["final_return"] == float(rows[-1]["eval_return_mean"])
-    assert (evaluated / "policy_best.pth").exists()
-    assert not (plain / "policy_best.pth").exists()
+    assert (evaluated / "policy_best.safetensors").exists()
+    assert not list(plain.glob("policy_best*"))
     # Evaluations have random numbers of their own.
     states = [last_policy(folder) for folder in (evaluated, plain)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])

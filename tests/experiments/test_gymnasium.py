@@ -72,7 +72,7 @@ def test_a_run_trains_evaluates_and_is_played(tmp_path, run_folder, capsys, task
     assert command.main(["evaluate", str(folder), "--episodes", "2", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["task"] == task
-    assert result["policy"].endswith("policy_best.pth")
+    assert result["policy"].endswith("policy_best.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 import torch
 from resume_runs import SCRIPTS, at_collect, run_folder, train
 
+from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.training.run_folder import ProgressRow, Summary, best_and_final
 
 FLAGS = "--task MountainCar-v0 --steps 600 --warmup-steps 100 --max-episode-steps 40"
@@ -48,7 +49,7 @@ def test_the_first_trained_policy_is_the_best_also_where_no_evaluation_beats_the
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["best_return"], summary["best_env_step"]) == (-40.0, 200)
     best, last = (
-        torch.load(folder / f"policy_{name}.pth", weights_only=True) for name in ("best", "last")
+        read_parameters(folder / f"policy_{name}.safetensors") for name in ("best", "last")
     )
     assert any(not torch.equal(best[name], last[name]) for name in best)
 
@@ -64,5 +65,5 @@ def test_a_run_that_is_stopped_before_its_first_evaluation_has_no_best_policy(
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["gradient_steps"] > 0
     assert summary["final_return"] is None
-    assert not (folder / "policy_best.pth").exists()
-    assert (folder / "policy_last.pth").exists()
+    assert not list(folder.glob("policy_best*"))
+    assert (folder / "policy_last.safetensors").exists()

@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from medqn_tianshou.commands import train as train_command
 from medqn_tianshou.files.extras import install_command
+from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.training import wandb_mirror
 from medqn_tianshou.training.loop import Training
 
@@ -93,7 +94,7 @@ def test_an_offline_run_has_the_scalars_of_tensorboard_and_the_same_policy(tmp_p
     monkeypatch.setenv("WANDB_MODE", "offline")
     plain = train("lowdim", tmp_path / "plain", *FLAGS)
     run = train("lowdim", tmp_path / "mirrored", *FLAGS, "--wandb", "someone/medqn")
-    first, second = (torch.load(f / "policy_last.pth", weights_only=True) for f in (plain, run))
+    first, second = (read_parameters(f / "policy_last.safetensors") for f in (plain, run))
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
     (file,) = run.glob("wandb/offline-run-*/*.wandb")

@@ -36,7 +36,7 @@ class AtariOptions(RunOptions):
     resume_path: Annotated[
         Path | None,
         Flag(
-            "start from the parameters in this file, e.g. policy_best.pth",
+            "start from the parameters in this file, e.g. policy_best.safetensors",
             FILES,
             parse=existing_file,
         ),
@@ -57,7 +57,7 @@ class AtariOptions(RunOptions):
         super().__post_init__()
         if self.watch and self.resume_path is None:
             raise ConfigError(
-                "watch", True, "needs a policy; give --resume-path RUN/policy_best.pth"
+                "watch", True, "needs a policy; give --resume-path RUN/policy_best.safetensors"
             )
         if self.render and not self.watch:
             raise ConfigError("render", self.render, "shows nothing in training; add --watch")
@@ -97,7 +97,7 @@ The defaults for a game and an algorithm are those of the released code. Example
 
   %(prog)s --task Qbert --buffer-size 100000
   %(prog)s --task Phoenix --algo dqn --memory 700M
-  %(prog)s --task Qbert --watch --resume-path RUN/policy_best.pth
+  %(prog)s --task Qbert --watch --resume-path RUN/policy_best.safetensors
 """
     default_task: ClassVar[str] = "QbertNoFrameskip-v4"
     process_nbytes: ClassVar[int] = 460 * MB
