@@ -7,7 +7,7 @@ from tianshou.data import Batch
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from medqn_tianshou import MLPQNetwork
-from medqn_tianshou.algorithm.policy import EXTRA_STATE
+from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
 
 OBS_SIZE, ACTIONS, ENVS = 4, 3, 3
 

@@ -202,10 +202,10 @@ class RunFolder:
         """Write a JSON file, whole or not at all."""
         write_json_atomically(self.path / name, content)
 
-    def save_policy(self, name: str, policy: torch.nn.Module) -> None:
+    def save_policy(self, name: str, parameters: dict[str, torch.Tensor]) -> None:
         """Save a policy's parameters, whole or not at all."""
         content = BytesIO()  # written to a file, torch would hide the error of a full disk
-        torch.save(policy.state_dict(), content)
+        torch.save(parameters, content)
         with atomic_write(self.path / name) as file:
             file.write(content.getbuffer())
 

@@ -12,7 +12,7 @@ from tianshou.data import Batch
 from torch import nn
 
 from medqn_tianshou import CompactVectorReplayBuffer, FastMeDQNPolicy, MeDQNPolicy
-from medqn_tianshou.algorithm.policy import NonFiniteLossError
+from medqn_tianshou.algorithm.stats import NonFiniteLossError
 from medqn_tianshou.fast.learner import SmallLearner
 
 
