@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from medqn_tianshou.collecting.overlapping import OverlappingCollector
     from medqn_tianshou.fast.optimizers import FusedRMSprop
     from medqn_tianshou.fast.policy import FastMeDQN, FastMeDQNPolicy
-    from medqn_tianshou.host.tianshou1 import MeDQNPolicy, MeDQNTrainingStats
+    from medqn_tianshou.host.api import MeDQNTrainingStats
+    from medqn_tianshou.host.tianshou1 import MeDQNPolicy
     from medqn_tianshou.host.tianshou2 import MeDQN
     from medqn_tianshou.replay import (
         CompactPrioritizedVectorReplayBuffer,

@@ -137,7 +137,7 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
     def game_state(self) -> dict[str, Any]:
         """Return everything that later play depends on, except :attr:`np_random`."""
         pickled = self._ale.cloneSystemState().__getstate__()
-        emulator = pickled[0] if isinstance(pickled, tuple) else pickled  # bytes since ale-py 0.11
+        emulator = pickled[0] if isinstance(pickled, tuple) else pickled  # bytes since ale-py 0.12
         return {"emulator": emulator, **{name: getattr(self, name) for name in _SAVED_FIELDS}}
 
     def set_game_state(self, state: dict[str, Any]) -> None:
