@@ -2,20 +2,31 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+VENV2 := .venv-tianshou2
 ARGS ?=
+TIANSHOU2_TESTS := tests/host tests/replay tests/envs tests/fast/test_compiled_updates.py \
+	tests/training/test_resume.py -m "(host or not slow) and not process"
 # The package index has torch for Linux built with CUDA: gigabytes on disk, and 300 MB more in each
 # process. Without an NVIDIA GPU, the build for the CPU is taken from PyTorch's own index, if that can
 # be reached. `make train TORCH_INDEX=` leaves the choice to the package index; a URL names another.
 TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
 
-.PHONY: train test test-fast lint format docs install-test clean
+.PHONY: train test test-tianshou1 test-tianshou2 test-fast lint format docs install-test clean
 
 train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
 
+# The whole suite with Tianshou 1.2, and with Tianshou 2 the part that depends on the version.
+test: test-tianshou1 test-tianshou2
+
 # One process per core, one thread each: the networks of the tests are tiny.
-test: lint
+test-tianshou1: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
+
+# It compares trainings in both environments.
+test-tianshou2: $(VENV2)/test-installed $(VENV)/test-installed
+	OMP_NUM_THREADS=1 OTHER_PYTHON=$(BIN)/python $(VENV2)/bin/python -m pytest \
+		--numprocesses logical --dist worksteal $(TIANSHOU2_TESTS) $(ARGS)
 
 # All but the tests that take long or start processes.
 test-fast: $(VENV)/test-installed
@@ -52,5 +63,13 @@ $(VENV)/%-installed: pyproject.toml constraints.txt
 	@$(BIN)/python -c "from importlib.metadata import version; print('torch', version('torch'))"
 	touch $@
 
+$(VENV2)/test-installed: pyproject.toml constraints-tianshou2.txt
+	$(PYTHON) -m venv $(VENV2)
+	$(if $(TORCH_INDEX),-$(VENV2)/bin/python -m pip install --quiet --retries 0 --timeout 15 \
+		--constraint constraints-tianshou2.txt --extra-index-url $(TORCH_INDEX) torch)
+	$(VENV2)/bin/python -m pip install --quiet --constraint constraints-tianshou2.txt \
+		--editable '.[atari,minatar]' hypothesis pytest pytest-xdist
+	touch $@
+
 clean:
-	rm -rf $(VENV) build site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV2) build site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

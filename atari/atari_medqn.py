@@ -13,12 +13,14 @@ prepare_process()  # before anything imports torch
 with loading():
     import torch
 
-    from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork
+    from medqn_tianshou import LinearSchedule, NatureQNetwork
     from medqn_tianshou.algorithm.samplers import make_state_sampler
     from medqn_tianshou.commands.flags import make_train_parser
     from medqn_tianshou.commands.train import parse_run, run_training
     from medqn_tianshou.envs.atari import make_atari_envs
     from medqn_tianshou.experiments.atari import ATARI
+    from medqn_tianshou.fast.policy import FastMeDQNPolicy
+    from medqn_tianshou.host.api import make_agent
     from medqn_tianshou.training.build import load_parameters, make_collector, make_training
     from medqn_tianshou.training.replay_memory import make_replay
     from medqn_tianshou.training.seeding import seed_everything
@@ -51,16 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             scale_uint8=bool(s.scale_obs),
             channels_last=torch.device(device).type == "cpu",
         ).to(device)
-        policy = FastMeDQNPolicy(
+        policy = make_agent(  # with the argument names of the installed Tianshou
+            FastMeDQNPolicy,
             model=network,
-            optim=torch.optim.Adam(network.parameters(), lr=s.lr, fused=True),
+            optimizer=(torch.optim.Adam, {"lr": s.lr, "fused": True}),
             action_space=action_space,
             observation_space=observation_space,
-            discount_factor=s.gamma,
-            estimation_step=s.n_step,
+            gamma=s.gamma,
+            n_step=s.n_step,
             target_update_freq=s.target_update_freq,
             is_double=s.double,
-            clip_loss_grad=s.huber,
+            huber=s.huber,
             # The consolidation: on which states, and how strong by environment step.
             state_sampler=make_state_sampler(
                 s.sampling, observation_space=observation_space, seed=seeds.state_sampler

@@ -17,6 +17,7 @@ LAYERS = (
     ("experiments",),
     ("training",),
     ("fast", "collecting", "envs"),
+    ("host",),
     ("algorithm", "replay"),
     ("files",),
 )

@@ -8,12 +8,12 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from medqn_tianshou.host import TIANSHOU
 from medqn_tianshou.version import __version__
 
 if TYPE_CHECKING:
     from medqn_tianshou.algorithm.loss import consolidation_loss
     from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
-    from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
     from medqn_tianshou.algorithm.samplers import (
         MixedStateSampler,
         RealStateSampler,
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from medqn_tianshou.collecting.lean import LeanCollector
     from medqn_tianshou.collecting.overlapping import OverlappingCollector
     from medqn_tianshou.fast.optimizers import FusedRMSprop
-    from medqn_tianshou.fast.policy import FastMeDQNPolicy
+    from medqn_tianshou.fast.policy import FastMeDQN, FastMeDQNPolicy
+    from medqn_tianshou.host.api import MeDQNTrainingStats
+    from medqn_tianshou.host.tianshou1 import MeDQNPolicy
+    from medqn_tianshou.host.tianshou2 import MeDQN
     from medqn_tianshou.replay import (
         CompactPrioritizedVectorReplayBuffer,
         CompactVectorReplayBuffer,
@@ -43,11 +46,13 @@ __all__ = [
     "CompactPrioritizedVectorReplayBuffer",
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
+    "FastMeDQN",
     "FastMeDQNPolicy",
     "FusedRMSprop",
     "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
+    "MeDQN",
     "MeDQNAgentFactory",
     "MeDQNExperimentBuilder",
     "MeDQNParams",
@@ -71,7 +76,6 @@ __all__ = [
 _MODULES = {
     "algorithm.loss": ("consolidation_loss",),
     "algorithm.networks": ("MinAtarQNetwork", "MLPQNetwork", "NatureQNetwork"),
-    "algorithm.policy": ("MeDQNPolicy", "MeDQNTrainingStats"),
     "algorithm.samplers": (
         "MixedStateSampler",
         "RealStateSampler",
@@ -82,7 +86,7 @@ _MODULES = {
     "collecting.lean": ("LeanCollector",),
     "collecting.overlapping": ("OverlappingCollector",),
     "fast.optimizers": ("FusedRMSprop",),
-    "fast.policy": ("FastMeDQNPolicy",),
+    "host.api": ("MeDQNTrainingStats",),
     "replay": (
         "CompactPrioritizedVectorReplayBuffer",
         "CompactVectorReplayBuffer",
@@ -90,13 +94,37 @@ _MODULES = {
     ),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
     "startup": ("prepare_process",),
-    "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),
     "training.memory": ("MemoryMonitor",),
 }
+_MODULES_BY_HOST: dict[int, dict[str, tuple[str, ...]]] = {
+    1: {
+        "fast.policy": ("FastMeDQNPolicy",),
+        "host.tianshou1": ("MeDQNPolicy",),
+        "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),
+    },
+    2: {"fast.policy": ("FastMeDQN",), "host.tianshou2": ("MeDQN",)},
+}
+"""Names that only one major version of Tianshou has."""
+_MODULES |= _MODULES_BY_HOST[TIANSHOU]
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_COUNTERPARTS = {
+    "MeDQNPolicy": "MeDQN",
+    "FastMeDQNPolicy": "FastMeDQN",
+    **dict.fromkeys(_MODULES_BY_HOST[1]["training.highlevel"], "MeDQN with OffPolicyTrainer"),
+}
+if TIANSHOU == 1:
+    _COUNTERPARTS = {"MeDQN": "MeDQNPolicy", "FastMeDQN": "FastMeDQNPolicy"}
+"""Names of the other version, and what to use here instead."""
+for _name in _COUNTERPARTS:
+    __all__.remove(_name)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _COUNTERPARTS:
+        raise ImportError(
+            f"{name} is for Tianshou {3 - TIANSHOU}; with the installed {TIANSHOU}, "
+            f"use {_COUNTERPARTS[name]}"
+        )
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_MODULE_OF[name]), name)

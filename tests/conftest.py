@@ -2,26 +2,25 @@
 
 import csv
 import shutil
+import sys
 from contextlib import suppress
 
 import pytest
 import torch
 from tianshou.data.buffer import manager
 from tianshou.data.utils import segtree
-from tianshou.policy import base
 
 from medqn_tianshou.files.parameters import read_parameters
+from medqn_tianshou.host.api import Policy
 
 # The networks of the tests are tiny: more threads only wait for each other.
 torch.set_num_threads(1)
 
 # Tianshou compiles these functions in each process, for a dozen seconds: keep the code on disk.
-for function in (
-    *(base._gae_return, base._nstep_return, manager._prev_index, manager._next_index),
-    *(segtree._setitem, segtree._reduce, segtree._get_prefix_sum_idx),
-):
-    with suppress(RuntimeError):  # no folder to keep it in
-        function.enable_caching()
+for module in (sys.modules[Policy.__module__], manager, segtree):
+    for function in vars(module).values():
+        with suppress(AttributeError, RuntimeError):  # not compiled; no folder to keep it in
+            function.enable_caching()
 
 # Random play keeps the episodes of the short runs short, and their updates few.
 SHORT_RUNS = {
@@ -97,16 +96,17 @@ def error_line(capsys):
 @pytest.fixture
 def on_learn(monkeypatch):
     """Call a function with policy and batch before each update."""
-    from medqn_tianshou import FastMeDQNPolicy
+    from medqn_tianshou.fast.policy import FastMeDQNPolicy
 
     def patch(act):
-        learn = FastMeDQNPolicy.learn
+        learn = FastMeDQNPolicy._take_gradient_steps
 
-        def noted(policy, batch, *args, **kwargs):
+        def noted(policy, batch):
             act(policy, batch)
-            return learn(policy, batch, *args, **kwargs)
+            return learn(policy, batch)
 
-        monkeypatch.setattr(FastMeDQNPolicy, "learn", noted)  # compiled updates step aside
+        # Compiled updates step aside.
+        monkeypatch.setattr(FastMeDQNPolicy, "_take_gradient_steps", noted)
 
     return patch
 

@@ -4,10 +4,13 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
+from learners import in_both_versions
 from tianshou.data import VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 
-from medqn_tianshou import FastMeDQNPolicy, LeanCollector, NatureQNetwork
+from medqn_tianshou import LeanCollector, NatureQNetwork
+from medqn_tianshou.fast.policy import FastMeDQNPolicy
+from medqn_tianshou.host.api import make_agent
 
 ACTIONS = 3
 FRAMES = (4, 36, 36)
@@ -38,11 +41,13 @@ def make_policy(policy_class=FastMeDQNPolicy, *, device="cpu", channels_last=Fal
     model = NatureQNetwork(
         observation_shape=FRAMES, action_count=ACTIONS, channels_last=channels_last
     ).to(device)
-    return policy_class(
+    defaults = {"gamma": 0.99, "n_step": 1, "huber": False, "target_update_freq": 3}
+    return make_agent(
+        policy_class,
         model=model,
-        optim=torch.optim.SGD(model.parameters(), lr=0.01),
+        optimizer=(torch.optim.SGD, {"lr": 0.01}),
         action_space=spaces.Discrete(ACTIONS),
-        **{"target_update_freq": 3, "is_double": False, **options},
+        **{**defaults, "is_double": False, **in_both_versions(options)},
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers.time_limit import TimeLimit
+from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 from tianshou.data import Batch, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv

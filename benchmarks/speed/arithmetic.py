@@ -15,7 +15,7 @@ from benchmarks.speed.ratios import known_ratios
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, QNetwork
 from medqn_tianshou.fast.known import KnownNetwork
 from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
-from medqn_tianshou.training.build import make_optimizer
+from medqn_tianshou.training.build import optimizer_of
 
 BATCH = 32
 SIDE = 1024
@@ -98,7 +98,8 @@ def _update(
     target: Any = KnownNetwork.of(deepcopy(network), flatten=True)
     online: Any = KnownNetwork.of(network, flatten=True)
     learner = SmallLearner()
-    learner.suits(online, target, make_optimizer(network, optimizer, 1e-4))
+    optimizer_class, arguments = optimizer_of(optimizer, 1e-4)
+    learner.suits(online, target, optimizer_class(network.parameters(), **arguments))
     batch = MiniBatch(
         obs[0], np.zeros(BATCH, np.int64), np.zeros(BATCH), np.full(BATCH, 0.99), obs[1], states
     )

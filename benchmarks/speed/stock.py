@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.setups import PIXEL_SCALE, Setup
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou import MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import make_state_sampler
 
 

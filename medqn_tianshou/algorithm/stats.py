@@ -1,8 +1,6 @@
-"""What an update of the policy reports, and the error it raises when it diverges."""
+"""What an update reports, and the error it raises when it diverges."""
 
 from dataclasses import dataclass
-
-from tianshou.policy.modelfree.dqn import DQNTrainingStats
 
 
 class NonFiniteLossError(ArithmeticError):
@@ -10,12 +8,11 @@ class NonFiniteLossError(ArithmeticError):
 
 
 @dataclass(kw_only=True)
-class MeDQNTrainingStats(DQNTrainingStats):
-    """The terms of the loss, averaged over the epochs of one update.
+class LossTerms:
+    """The terms of the loss, averaged over the epochs of one update."""
 
-    ``loss`` is ``td_loss + consolidation_coef * consolidation_loss``.
-    """
-
+    loss: float
+    """``td_loss + consolidation_coef * consolidation_loss``"""
     td_loss: float
     consolidation_loss: float | None
     """None where the coefficient is 0: the term is not computed then."""

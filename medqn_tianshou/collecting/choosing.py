@@ -7,20 +7,21 @@ import torch
 from numpy.typing import NDArray
 from tianshou.data import Batch, to_numpy
 from tianshou.data.types import ObsBatchProtocol
-from tianshou.policy import BasePolicy
+
+from medqn_tianshou.host.api import Policy, explore
 
 Actions = tuple[NDArray[Any], NDArray[Any]]
 """As the policy has them, and as the environments take them."""
 
 
-def random_actions(policy: BasePolicy[Any], spaces: Any, env_ids_R: NDArray[np.int_]) -> Actions:
+def random_actions(policy: Policy, spaces: Any, env_ids_R: NDArray[np.int_]) -> Actions:
     """Sample from the action spaces: Tianshou's environments have one each, EnvPool's share one."""
     own = isinstance(spaces, list)
     act_R = np.array([(spaces[i] if own else spaces).sample() for i in env_ids_R])
     return np.asarray(policy.map_action_inverse(act_R)), act_R
 
 
-def policy_actions(policy: BasePolicy[Any], obs_RO: NDArray[Any], *, explore: bool) -> Actions:
+def policy_actions(policy: Policy, obs_RO: NDArray[Any], *, explores: bool) -> Actions:
     """Ask the policy."""
     obs_batch = cast(ObsBatchProtocol, Batch(obs=obs_RO, info=Batch()))
     with torch.no_grad():
@@ -31,6 +32,6 @@ def policy_actions(policy: BasePolicy[Any], obs_RO: NDArray[Any], *, explore: bo
             "keep: use Tianshou's Collector"
         )
     act_R = to_numpy(chosen.act)
-    if explore:
-        act_R = policy.exploration_noise(act_R, obs_batch)
+    if explores:
+        act_R = explore(policy, act_R, obs_batch)
     return act_R, np.asarray(policy.map_action(act_R))

@@ -7,15 +7,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
-from tianshou.data import Batch, Collector, CollectStats
-from tianshou.data.buffer.base import ReplayBuffer
+from tianshou.data import Batch, Collector, CollectStats, ReplayBuffer
 from tianshou.data.collector import EpisodeRolloutHookProtocol, StepHookProtocol
 from tianshou.env import BaseVectorEnv, DummyVectorEnv
-from tianshou.policy import BasePolicy
 
 from medqn_tianshou.collecting.choosing import Actions, policy_actions, random_actions
 from medqn_tianshou.collecting.quick import Actor, quick_actor
 from medqn_tianshou.collecting.steps import Step, action_batch
+from medqn_tianshou.host.api import Agent, Policy
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
 
@@ -46,7 +45,7 @@ class LeanCollector(Collector[CollectStats]):
 
     def __init__(
         self,
-        policy: BasePolicy[Any],
+        policy: Policy | Agent,
         env: BaseVectorEnv | gym.Env[Any, Any],
         buffer: ReplayBuffer | None = None,
         exploration_noise: bool = False,
@@ -56,6 +55,7 @@ class LeanCollector(Collector[CollectStats]):
     ) -> None:
         self._stores = buffer is not None
         self._on_states = on_states
+        self._agent = policy
         envs: Any = env if hasattr(env, "__len__") else DummyVectorEnv([lambda: env])
         if envs.is_async:
             raise ValueError(
@@ -153,7 +153,7 @@ class LeanCollector(Collector[CollectStats]):
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
         """Collect as Tianshou does, without switching modes of a network that has none."""
-        self._actor = actor = quick_actor(self.policy, explore=self.exploration_noise)
+        self._actor = actor = quick_actor(self._agent, explore=self.exploration_noise)
         if n_step is None or reset_before_collect or actor is None or actor.has_modes:
             return super().collect(
                 n_step, n_episode, random, render, reset_before_collect, gym_reset_kwargs
@@ -280,13 +280,13 @@ class LeanCollector(Collector[CollectStats]):
         obs: Any = self._pre_collect_obs_RO
         actor = self._actor
         if obs is None or obs.dtype == object or actor is None:  # objects may contain masks
-            return lambda obs_RO, _: policy_actions(policy, obs_RO, explore=explore)
+            return lambda obs_RO, _: policy_actions(policy, obs_RO, explores=explore)
         changes = self._on_step_hook is not None  # a hook may change the policy
 
         def choose_quickly(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> Actions:
-            acting = quick_actor(policy, explore=explore) if changes else actor
+            acting = quick_actor(self._agent, explore=explore) if changes else actor
             if acting is None:
-                return policy_actions(policy, obs_RO, explore=explore)
+                return policy_actions(policy, obs_RO, explores=explore)
             act_R = acting(obs_RO)
             return act_R, act_R
 

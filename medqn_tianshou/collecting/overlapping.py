@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import CollectStats
-from tianshou.policy import BasePolicy
 
 from medqn_tianshou.collecting.choosing import Actions
 from medqn_tianshou.collecting.lean import Choose, LeanCollector
 from medqn_tianshou.collecting.quick import Actor, QuickPolicy, quick_actor
 from medqn_tianshou.collecting.steps import Step
+from medqn_tianshou.host.api import Agent
 
 
 class OverlappingCollector(LeanCollector):
@@ -33,7 +33,7 @@ class OverlappingCollector(LeanCollector):
         :class:`~medqn_tianshou.fast.policy.FastMeDQNPolicy`.
     """
 
-    def __init__(self, policy: BasePolicy[Any], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, policy: Agent, *args: Any, **kwargs: Any) -> None:
         name = type(policy).__name__
         if not hasattr(policy, "actor"):
             raise ValueError(

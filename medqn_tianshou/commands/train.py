@@ -21,7 +21,7 @@ from medqn_tianshou.training.run_config import RunConfigError, is_finished, read
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 
 if TYPE_CHECKING:
-    from medqn_tianshou.algorithm.policy import MeDQNPolicy
+    from medqn_tianshou.host.api import Agent
     from medqn_tianshou.training.loop import Training
 
 S = TypeVar("S", bound=TrainingSettings)
@@ -36,7 +36,7 @@ def main(
     arguments: Sequence[str] | None = None,
     prog: str | None = None,
     *,
-    watch_policy: "Callable[[MeDQNPolicy, int], None] | None" = None,
+    watch_policy: "Callable[[Agent, int], None] | None" = None,
 ) -> int:
     """Train, or watch a trained policy; return the exit code.
 

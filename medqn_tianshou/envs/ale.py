@@ -136,7 +136,8 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
 
     def game_state(self) -> dict[str, Any]:
         """Return everything that later play depends on, except :attr:`np_random`."""
-        (emulator,) = self._ale.cloneSystemState().__getstate__()
+        pickled = self._ale.cloneSystemState().__getstate__()
+        emulator = pickled[0] if isinstance(pickled, tuple) else pickled  # bytes since ale-py 0.12
         return {"emulator": emulator, **{name: getattr(self, name) for name in _SAVED_FIELDS}}
 
     def set_game_state(self, state: dict[str, Any]) -> None:
@@ -146,11 +147,12 @@ class AleAtariEnv(gym.Env[Frames, np.int64]):
         # The state does not cover all of an emulator that has never run a frame.
         self._ale.reset_game()
         self._ale.act(ale_py.Action.NOOP)
-        (own,) = self._ale.cloneSystemState().__getstate__()
-        if not len(own) / 2 < len(emulator) < 2 * len(own):
+        own = self._ale.cloneSystemState().__getstate__()
+        length = len(own[0] if isinstance(own, tuple) else own)
+        if not length / 2 < len(emulator) < 2 * length:
             raise ValueError(f"{len(emulator)} bytes are not the state of this emulator")
         saved = ale_py.ALEState.__new__(ale_py.ALEState)
-        saved.__setstate__((emulator,))
+        saved.__setstate__((emulator,) if isinstance(own, tuple) else emulator)
         self._ale.restoreSystemState(saved)
         set_fields(self, _SAVED_FIELDS, fields)
 

@@ -11,7 +11,6 @@ import torch
 from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.algorithm.networks import QNetwork
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.experiments.settings import (
     EnvClockSettings,
@@ -19,6 +18,7 @@ from medqn_tianshou.experiments.settings import (
     load_settings,
     resolve_settings,
 )
+from medqn_tianshou.host.api import Agent
 from medqn_tianshou.training import build
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import Training
@@ -113,7 +113,7 @@ class Family(ABC, Generic[S]):
         env.close()  # type: ignore[no-untyped-call]
         return space
 
-    def make_policy(self, settings: S, *, envs: Any, sampler_seed: int, device: str) -> MeDQNPolicy:
+    def make_policy(self, settings: S, *, envs: Any, sampler_seed: int, device: str) -> Agent:
         """Build network, optimizer and policy.
 
         :param envs: vector environments, for their spaces.
@@ -127,7 +127,7 @@ class Family(ABC, Generic[S]):
         settings: S,
         options: RunOptions | None = None,
         *,
-        watch_policy: Callable[[MeDQNPolicy, int], None] | None = None,
+        watch_policy: Callable[[Agent, int], None] | None = None,
     ) -> Training:
         """Build all that trains, and open the run folder; ``run()`` of the result trains.
 

@@ -7,8 +7,8 @@ from typing import IO
 import numpy as np
 import torch
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.files.atomic import write_text_atomically
+from medqn_tianshou.host.api import Agent
 
 STATE = np.array([[-0.70167243, 0.04185214]], dtype=np.float32)
 Changes = list[tuple[int, int]]
@@ -28,7 +28,7 @@ class GreedyActionLog:
         self._action: int | None = None
         self._file: IO[str] | None = None
 
-    def __call__(self, policy: MeDQNPolicy, env_step: int) -> None:
+    def __call__(self, policy: Agent, env_step: int) -> None:
         """Log the greedy action if it has changed."""
         self._file = self._file or self._open(env_step)
         with torch.no_grad():

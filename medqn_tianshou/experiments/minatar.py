@@ -3,7 +3,7 @@
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.wrappers.time_limit import TimeLimit
+from gymnasium.wrappers import TimeLimit
 
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork
 from medqn_tianshou.envs.minatar import MinAtarEnv

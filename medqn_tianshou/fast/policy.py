@@ -1,21 +1,19 @@
 """MeDQN with the same results, sooner."""
 
+import inspect
 import time
 import weakref
 from collections import deque
 from functools import partial
 from typing import Any, Self, cast
 
-import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import ReplayBuffer
-from tianshou.data.batch import BatchProtocol
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
-from tianshou.policy import DQNPolicy
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats, network_input
+from medqn_tianshou.algorithm.consolidation import ComputeReturns, network_input
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import Actor
 from medqn_tianshou.fast.flat import FlatNetwork
@@ -23,10 +21,12 @@ from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps, sample
 from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
 from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
+from medqn_tianshou.host.api import ACTING, EVALUATING, UPDATING, MeDQNTrainingStats
+from medqn_tianshou.host.api import Agent as MeDQN
 
 
-class FastMeDQNPolicy(MeDQNPolicy):
-    """:class:`MeDQNPolicy` with the same results in less time.
+class FastMeDQNPolicy(MeDQN):
+    """MeDQN with the same results in less time: ``FastMeDQN`` with Tianshou 2.
 
     Each observation of an update is read once; TD batch and consolidation states share a forward
     pass; no pass is made whose result is not used; small networks on the CPU act and learn through
@@ -34,18 +34,17 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     All of this needs to know the network and the policy in full. Where a subclass overrides a
     method that would be skipped, or the network is not one of ours with plain layers and without
-    hooks, :class:`MeDQNPolicy`'s code runs instead.
+    hooks, the code of its base class runs instead: ``MeDQNPolicy``, with Tianshou 2 ``MeDQN``.
 
     :param compiled: use code compiled by numba, where it applies. The results are those of torch
-        up to rounding. With False, they differ from :class:`MeDQNPolicy`'s only by the rounding of
+        up to rounding. With False, they differ from the base class's only by the rounding of
         forward passes over joined batches, and without consolidation not at all.
-    :param options: the arguments of :class:`MeDQNPolicy`.
+    :param options: the arguments of the base class.
     """
 
-    def __init__(
-        self, *, action_space: gym.spaces.Discrete, compiled: bool = True, **options: Any
-    ) -> None:
-        super().__init__(action_space=action_space, **options)
+    def __init__(self, *, compiled: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        action_space: Any = self.action_space
         self.max_action_num = int(action_space.n)  # known before the first forward pass
         self.compiled = compiled
         self._learner = SmallLearner()
@@ -67,9 +66,13 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     # Where the plain code must run.
 
+    def _is_plain(self) -> bool:
+        """Whether nothing replaces a method that an update with :class:`SingleFetch` skips."""
+        return keeps(self, _UPDATING) and keeps(self.acting, EVALUATING)
+
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
         """Return what is known of both networks; None where they must be evaluated plainly."""
-        online, target = self._networks.of(self.model), self._networks.of(self.model_old)
+        online, target = self._networks.of(self.model), self._networks.of(self.target_model)
         return None if online is None or target is None else (online, target)
 
     # Acting.
@@ -79,7 +82,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         known = self._networks.of(self.model)
         if known is None:
             return super().train(mode)
-        self.__dict__["training"] = mode  # nn.Module's own assignment is slow
+        vars(self)["training"] = vars(self.acting)["training"] = mode  # nn.Module's way is slow
         known.train(mode)
         return self
 
@@ -90,14 +93,14 @@ class FastMeDQNPolicy(MeDQNPolicy):
         model: torch.nn.Module | None = None,
         eps: float | None = None,
     ) -> Actor | None:
-        """Return what chooses as ``forward`` and ``exploration_noise`` do.
+        """Return what chooses as Tianshou's forward pass and exploration do.
 
         It holds until the policy changes. None where a subclass or a hook acts differently.
 
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
-        if not keeps(self, _ACTING):
+        if not keeps(self.acting, ACTING):
             return None
         network = self.model if model is None else model
         return Actor(
@@ -110,12 +113,12 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     # Fetching a batch, and its targets.
 
-    def update(
-        self, sample_size: int | None, buffer: ReplayBuffer | None, **kwargs: Any
-    ) -> MeDQNTrainingStats:
+    def update(self, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
+        given = _UPDATE.bind(self, *args, **kwargs)
+        sample_size, buffer = given.arguments["sample_size"], given.arguments["buffer"]
         self._samples.clear()
-        if buffer is not None and SingleFetch.suits(buffer) and keeps(self, _FETCHING):
+        if buffer is not None and SingleFetch.suits(buffer) and self._is_plain():
             known = self._known()
             if known is not None:
                 from_buffer = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
@@ -125,14 +128,18 @@ class FastMeDQNPolicy(MeDQNPolicy):
                 if (
                     self.compiled
                     and self.consolidation_kind == "mse"
+                    and self.huber_delta in (None, 1.0)
                     and self.is_within_training_step
-                    and self._learner.suits(*known, self.optim)
+                    and self._learner.suits(*known, self.torch_optim)
                 ):
                     stats = self._update_at_once(sample_size, fetch, known[1])
                     if stats is not None:
                         return stats
-                buffer = cast(ReplayBuffer, fetch)
-        return super().update(sample_size, buffer, **kwargs)
+                given.arguments["buffer"] = fetch
+        try:
+            return super().update(*given.args[1:], **given.kwargs)
+        finally:
+            self._samples.clear()  # which belong to the buffer
 
     def _update_at_once(
         self, sample_size: int | None, fetch: SingleFetch, target: KnownNetwork
@@ -154,9 +161,9 @@ class FastMeDQNPolicy(MeDQNPolicy):
             cast(FlatNetwork, target.flat),
             epochs=epochs,
             gradient_steps=self._iter,
-            sync_interval=self.freq,
+            sync_interval=self.target_update_freq,
             double=self.is_double,
-            huber=self.clip_loss_grad,
+            huber=self.huber_delta is not None,
             per_action=self.consolidation_reduction == "mean",
             coef=self._coef,
             max_norm=self.max_grad_norm,
@@ -174,12 +181,16 @@ class FastMeDQNPolicy(MeDQNPolicy):
         size = self.consolidation_batch_size or batch_size
         return [sampler.draw_indices(size, buffer) for _ in range(self.consolidation_epochs)]
 
-    def process_fn(
-        self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
+    def _prepare(
+        self,
+        compute_returns: ComputeReturns,
+        batch: RolloutBatchProtocol,
+        buffer: ReplayBuffer,
+        indices: NDArray[np.int_],
     ) -> BatchWithReturnsProtocol:
         """Compute the TD targets and sample the consolidation states of all epochs."""
         if not isinstance(buffer, SingleFetch):
-            return super().process_fn(batch, buffer, indices)
+            return super()._prepare(compute_returns, batch, buffer, indices)
         self._buffer = weakref.ref(buffer.buffer)
         states = buffer.states or self._by_epoch(self._sample_states(len(indices)))
         self._samples.extend(map(Sample, states))
@@ -207,37 +218,30 @@ class FastMeDQNPolicy(MeDQNPolicy):
         Tianshou's ``_target_q`` evaluates the online network as well, which only double DQN needs.
         """
         next_input = network_input(obs_next)
-        sync_is_due = -self._iter % self.freq < self.consolidation_epochs
+        sync_is_due = -self._iter % self.target_update_freq < self.consolidation_epochs
         if self._samples and not sync_is_due:
             inputs = [*(sample.states for sample in self._samples), next_input]
-            *samples_q_SA, target_q_BA = self._q(self.model_old, join(inputs)).tensor_split(
+            *samples_q_SA, target_q_BA = self._q(self.target_model, join(inputs)).tensor_split(
                 np.cumsum([len(states) for states in inputs[:-1]]).tolist()
             )
             for sample, sample_q_SA in zip(self._samples, samples_q_SA, strict=True):
                 sample.target_q_SA = sample_q_SA
         else:
-            target_q_BA = self._q(self.model_old, next_input)
+            target_q_BA = self._q(self.target_model, next_input)
         if not self.is_double:
             return target_q_BA.max(dim=1).values
         q_BA = self._q(self.model, next_input)
-        q_BA = self.compute_q_value(q_BA, getattr(obs_next, "mask", None))
+        q_BA = self.acting.compute_q_value(q_BA, getattr(obs_next, "mask", None))
         return target_q_BA.gather(1, q_BA.argmax(dim=1, keepdim=True)).flatten()
-
-    def post_process_fn(
-        self, batch: BatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
-    ) -> None:
-        """Update priorities, and release what belongs to the buffer."""
-        super().post_process_fn(batch, buffer, indices)
-        self._samples.clear()
 
     # Learning.
 
-    def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
-        """Take the gradient steps of :class:`MeDQNPolicy`; inspect the networks once for all."""
-        known = self._known() if keeps(self, _EVALUATING) else None
+    def _take_gradient_steps(self, batch: RolloutBatchProtocol) -> MeDQNTrainingStats:
+        """Take the gradient steps of the base class; inspect the networks once for all."""
+        known = self._known() if keeps(self.acting, EVALUATING) else None
         self.__dict__["_inspected"] = known  # nn.Module's own assignment is slow
         try:
-            return super().learn(batch, *args, **kwargs)
+            return super()._take_gradient_steps(batch)
         finally:
             self.__dict__["_inspected"] = None
 
@@ -263,28 +267,21 @@ class FastMeDQNPolicy(MeDQNPolicy):
     @torch.no_grad()
     def _target_values(self, sample: Sample) -> torch.Tensor:
         if sample.target_q_SA is None:  # not known yet, or the target network has just changed
-            sample.target_q_SA = self._q(self.model_old, sample.states)
+            sample.target_q_SA = self._q(self.target_model, sample.states)
         return sample.target_q_SA
 
     def _q(self, network: torch.nn.Module, obs: Any) -> torch.Tensor:
         return action_values(network, obs, compiled=self.compiled)
 
 
-_EVALUATING = {"forward": DQNPolicy.forward, "compute_q_value": DQNPolicy.compute_q_value}
-"""What a pass of a network that bypasses ``forward`` stands for."""
-_ACTING = {
-    **_EVALUATING,
-    "exploration_noise": DQNPolicy.exploration_noise,
-    "map_action": DQNPolicy.map_action,
-}
-_FETCHING = {
-    **_EVALUATING,
-    **{
-        name: getattr(FastMeDQNPolicy, name)
-        for name in (
-            "_target_q", "compute_nstep_return", "process_fn", "learn", "post_process_fn",
-            "sync_weight", "_differentiate", "_action_values", "_stats",
-        )
-    },
+FastMeDQN = FastMeDQNPolicy
+"""The name with Tianshou 2."""
+_UPDATE = inspect.signature(MeDQN.update)  # its arguments change places between versions
+_UPDATING = {
+    name: getattr(FastMeDQNPolicy, name)
+    for name in (
+        *UPDATING, "_prepare", "_take_gradient_steps", "sync_weight", "_forward", "_differentiate",
+        "_action_values", "_stats",
+    )
 }  # fmt: skip
 """What an update with :class:`SingleFetch`, or in one call of compiled code, stands for."""

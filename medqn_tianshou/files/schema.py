@@ -155,7 +155,7 @@ def array(
         if not fits or (dtype is not None and value.dtype != np.dtype(dtype)):
             raise MisfitError(f"is an array of {value.dtype} and {value.shape}")
         if at_least is not None and value.size:
-            lowest, highest = value.min(), value.max()
+            lowest, highest = value.min().item(), value.max().item()
             require(bool(at_least <= lowest and highest <= at_most), lowest)
 
     return check

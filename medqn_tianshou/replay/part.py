@@ -52,6 +52,8 @@ class Part:
         """Last times of the runs that ended without a done flag."""
         self.run_is_open = False
         """Whether the next transition may continue from the newest row."""
+        self.checked = 0
+        """The time before which no value is missing."""
 
     def clear_statistics(self) -> None:
         """Reset return and length of the current episode."""

@@ -186,6 +186,8 @@ class CompactPrioritizedVectorReplayBuffer(
             content = container.content
             numbers = {name: content[name][()] for name in _NUMBERS}
             FORMAT.require(all(n.ndim == 0 and _is_sound(n) for n in numbers.values()), "number")
+            # Plain numbers: numpy 2 would compute in the precision of one that is its own.
+            numbers |= {name: numbers[name].item() for name in ("_alpha", "_beta")}
             alpha, beta = float(numbers["_alpha"]), float(numbers["_beta"])
             norm = bool(content["weight_norm"])
             buffer = super().read_from(file, alpha=alpha, beta=beta, weight_norm=norm)

@@ -10,7 +10,7 @@ from tianshou.data.types import RolloutBatchProtocol
 
 from medqn_tianshou.replay.part import FLAGS, Part
 from medqn_tianshou.replay.reading import OBSERVATIONS, Found, Index, Reader
-from medqn_tianshou.replay.trees import map_arrays
+from medqn_tianshou.replay.trees import leaves, map_arrays
 
 OPTIONAL = ("info", "policy")
 _FIELDS = ("act", "rew", *FLAGS)
@@ -89,6 +89,28 @@ class ReadableReplay(VectorReplayBuffer):
         requests = [(steps[0], "obs"), *((reader.locate(some), "obs") for some in states)]
         observations = reader.observations([*requests, (steps[-1], "obs_next")], self.stack_num)
         return reader.index_of(every), fields, observations
+
+    def hasnull(self) -> bool:
+        """Whether a value is missing. What was found to be complete is not read again.
+
+        Tianshou 2 asks after every collect; its own buffers read everything each time.
+        """
+        reader = self._reader
+        new = [
+            reader.indices(i, np.arange(max(part.checked, part.first), part.next))
+            for i, part in enumerate(self.buffers)
+        ]
+        found = reader.locate(np.concatenate(new))
+        values = [reader.field(found, "rew")] if reader.has_field("rew") else []
+        stores = (store for part in self.buffers for store in part.stores.values())
+        if any(np.issubdtype(store.dtype, np.inexact) for store in stores):
+            values += reader.observations([(found, "obs"), (found, "obs_next")], 1)
+        arrays = [array for value in values for array in leaves(value).values()]
+        if any(np.isnan(array).any() for array in arrays if array.dtype.kind in "fc"):
+            return True
+        for part in self.buffers:
+            part.checked = part.next
+        return False
 
     def get_observations(
         self, requests: Sequence[tuple[int | list[int] | Index, str]], stack_num: int | None = None

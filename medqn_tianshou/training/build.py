@@ -9,7 +9,7 @@ import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
-from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
+from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
 from medqn_tianshou.algorithm.samplers import make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
@@ -19,6 +19,7 @@ from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.files.parameters import read_parameters
+from medqn_tianshou.host.api import Agent, make_agent
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.errors import ConfigError, reason_of
@@ -40,19 +41,20 @@ def build_policy(
     observation_space: gym.Space[Any],
     action_space: gym.spaces.Discrete,
     sampler_seed: int,
-) -> MeDQNPolicy:
+) -> Agent:
     """Build the policy that the settings describe, with its optimizer."""
-    return FastMeDQNPolicy(
+    return make_agent(
+        FastMeDQNPolicy,
         model=model,
-        optim=make_optimizer(model, settings.optimizer, settings.lr),
+        optimizer=optimizer_of(settings.optimizer, settings.lr),
         action_space=action_space,
         observation_space=observation_space,
-        discount_factor=settings.gamma,
-        estimation_step=settings.n_step,
+        gamma=settings.gamma,
+        n_step=settings.n_step,
         # Never by gradient steps where the training loop counts environment steps.
         target_update_freq=settings.target_copy_gradient_steps or sys.maxsize,
         is_double=settings.double,
-        clip_loss_grad=settings.huber,
+        huber=settings.huber,
         state_sampler=make_state_sampler(
             settings.sampling, observation_space=observation_space, seed=sampler_seed
         ),
@@ -67,17 +69,16 @@ def build_policy(
     )
 
 
-def make_optimizer(model: torch.nn.Module, name: str, lr: float) -> torch.optim.Optimizer:
-    """Build an optimizer; ``"rmsprop-centered"`` has MinAtar's constants."""
-    parameters = model.parameters()
+def optimizer_of(name: str, lr: float) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """Return an optimizer's class and arguments; ``"rmsprop-centered"`` has MinAtar's constants."""
     if name == "adam":
-        return torch.optim.Adam(parameters, lr=lr, fused=True)  # the same steps in one kernel
+        return torch.optim.Adam, {"lr": lr, "fused": True}  # the same steps in one kernel
     if name == "rmsprop":
-        return FusedRMSprop(parameters, lr=lr)
-    return FusedRMSprop(parameters, lr=lr, alpha=0.95, eps=0.01, centered=True)
+        return FusedRMSprop, {"lr": lr}
+    return FusedRMSprop, {"lr": lr, "alpha": 0.95, "eps": 0.01, "centered": True}
 
 
-def load_parameters(policy: MeDQNPolicy, path: Path) -> None:
+def load_parameters(policy: Agent, path: Path) -> None:
     """Load a policy's parameters from a file such as ``policy_best.safetensors``.
 
     :raises ConfigError: if the file does not fit.
@@ -85,14 +86,14 @@ def load_parameters(policy: MeDQNPolicy, path: Path) -> None:
     try:
         parameters = read_parameters(path)
         parameters.pop(EXTRA_STATE, None)  # a new run counts, and samples, from its own start
-        policy.load_state_dict(parameters)
+        policy.load_parameters_by_name(parameters)
     except Exception as error:  # of many kinds, for a foreign file
         remedy = f"does not fit this task and network ({reason_of(error)}); name another"
         raise ConfigError("resume_path", path, remedy) from error
 
 
 def make_collector(
-    settings: TrainingSettings, policy: MeDQNPolicy, envs: BaseVectorEnv, replay: Replay
+    settings: TrainingSettings, policy: Agent, envs: BaseVectorEnv, replay: Replay
 ) -> LeanCollector:
     """Build the collector that explores, and stores in the replay buffer."""
     collector_class = OverlappingCollector if settings.overlap else LeanCollector
@@ -110,7 +111,7 @@ def make_training(
     settings: TrainingSettings,
     options: RunOptions,
     *,
-    policy: MeDQNPolicy,
+    policy: Agent,
     replay: Replay,
     train_collector: LeanCollector,
     test_envs: BaseVectorEnv | None,

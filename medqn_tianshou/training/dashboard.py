@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.tensorboard.summary import hparams
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import ObservationBuffer, Observations, RealStateSampler
+from medqn_tianshou.host.api import Agent
 
 PROBE_STATES = 64
 """Two passes over these cost the time of one update, every thousand environment steps."""
@@ -72,7 +72,7 @@ class Probe:
         self._greedy_B: NDArray[np.int64] | None = None
 
     @torch.no_grad()
-    def measure(self, policy: MeDQNPolicy, env_step: int) -> dict[str, float]:
+    def measure(self, policy: Agent, env_step: int) -> dict[str, float]:
         """Measure the Q network on the probe states; nothing before there are any.
 
         New states are sampled after the measurement: the churn compares the same states.

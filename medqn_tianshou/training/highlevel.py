@@ -14,10 +14,10 @@ from tianshou.policy import BasePolicy
 from tianshou.trainer import OffpolicyTrainer
 
 from medqn_tianshou.algorithm.loss import ConsolidationKind, Reduction
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import Sampling, make_state_sampler
 from medqn_tianshou.algorithm.schedules import Schedule
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
+from medqn_tianshou.host.tianshou1 import MeDQNPolicy
 
 
 @dataclass

@@ -1,13 +1,14 @@
-"""Runs Tianshou's OffpolicyTrainer by the paper's clocks, and writes the run folder."""
+"""Runs Tianshou's trainer by the paper's clocks, and writes the run folder."""
 
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy, NonFiniteLossError
 from medqn_tianshou.algorithm.schedules import LinearSchedule
+from medqn_tianshou.algorithm.stats import NonFiniteLossError
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.envs.state import envs_state, set_envs_state
+from medqn_tianshou.host.api import Agent
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import (
     close_episodes,
@@ -46,7 +47,7 @@ class _Stopped(Exception):  # noqa: N818 (it is no error)
 
 
 class Training:
-    """A run of Tianshou's OffpolicyTrainer, from the warm-up to the summary.
+    """A run of Tianshou's trainer, from the warm-up to the summary.
 
     :param test_collector: evaluates; None does not evaluate.
     :param checkpoints: writes the run's checkpoints; None writes none.
@@ -57,7 +58,7 @@ class Training:
         self,
         *,
         settings: TrainingSettings,
-        policy: MeDQNPolicy,
+        policy: Agent,
         train_collector: LeanCollector,
         test_collector: LeanCollector | None,
         run: RunFolder,
@@ -110,7 +111,7 @@ class Training:
             episode_per_test=settings.episodes_per_evaluation,
             batch_size=0 if settings.uses_whole_buffer else settings.batch_size,  # 0: all
             train_fn=self._before_collect,
-            test_fn=self._before_evaluation,
+            test_fn=self._before_evaluation if test_collector is not None else None,
             save_best_fn=self._save_best if test_collector is not None else None,
             save_checkpoint_fn=self._save_last,
             logger=self.logger,
@@ -287,10 +288,10 @@ class Training:
         self.policy.set_eps(self.settings.eps_test)
 
     def _save_best(self, _: Any) -> None:
-        self.run_folder.save_policy("policy_best.safetensors", self.policy)
+        self.run_folder.save_policy("policy_best.safetensors", self.policy.parameters_by_name())
 
     def _save_last(self, epoch: int = 0, env_step: int = 0, gradient_step: int = 0) -> str:
-        self.run_folder.save_policy("policy_last.safetensors", self.policy)
+        self.run_folder.save_policy("policy_last.safetensors", self.policy.parameters_by_name())
         return str(self.run_folder.path / "policy_last.safetensors")
 
 

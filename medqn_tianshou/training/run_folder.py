@@ -202,10 +202,10 @@ class RunFolder:
         """Write a JSON file, whole or not at all."""
         write_json_atomically(self.path / name, content)
 
-    def save_policy(self, name: str, policy: torch.nn.Module) -> None:
+    def save_policy(self, name: str, parameters: dict[str, torch.Tensor]) -> None:
         """Save a policy's parameters, whole or not at all."""
         with atomic_write(self.path / name) as file:
-            file.write(parameter_bytes(policy.state_dict()))
+            file.write(parameter_bytes(parameters))
 
     def add_row(self, row: ProgressRow) -> None:
         """Append a line to ``progress.csv``."""

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from tianshou.data import ReplayBuffer
-from tianshou.utils import TensorboardLogger
 
-from medqn_tianshou.algorithm.policy import MeDQNPolicy
+from medqn_tianshou.host.api import Agent, Logger
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.dashboard import LAYOUT, Probe, write_hparams
@@ -35,7 +34,7 @@ _SAVED = (
 )  # fmt: skip
 
 
-class RunLogger(TensorboardLogger):
+class RunLogger(Logger):
     """Tianshou's TensorBoard logger, which also writes the run folder's tables and draws the line.
 
     :param clock: returns the environment step now.
@@ -49,7 +48,7 @@ class RunLogger(TensorboardLogger):
         *,
         settings: TrainingSettings,
         run: RunFolder,
-        policy: MeDQNPolicy,
+        policy: Agent,
         buffer: ReplayBuffer,
         monitor: MemoryMonitor,
         clock: Callable[[], int],

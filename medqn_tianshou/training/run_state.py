@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
+from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
+from medqn_tianshou.host.api import Agent
 from medqn_tianshou.training.trainer import LeanTrainer
 
 State = dict[str, Any]
@@ -17,11 +18,11 @@ _TRAINER_FIELDS = (
 )  # fmt: skip
 
 
-def policy_state(policy: MeDQNPolicy) -> State:
+def policy_state(policy: Agent) -> State:
     """Return networks, optimizer, learning-rate schedule, counters and the sampler's state."""
-    parameters = dict(policy.state_dict())
+    parameters = policy.parameters_by_name()
     del parameters[EXTRA_STATE]  # the counter and the sampler have fields of their own
-    optim = policy.optim.state_dict()
+    optim = policy.torch_optim.state_dict()
     schedule = policy.lr_scheduler
     return {
         "networks": parameters,
@@ -34,13 +35,13 @@ def policy_state(policy: MeDQNPolicy) -> State:
     }
 
 
-def load_policy_state(policy: MeDQNPolicy, state: State) -> None:
+def load_policy_state(policy: Agent, state: State) -> None:
     """Continue from what :func:`policy_state` returned of a policy built the same way."""
     # The values are copied into the parameters: these keep device and memory layout.
-    policy.load_state_dict(
+    policy.load_parameters_by_name(
         {name: torch.from_numpy(array) for name, array in state["networks"].items()}
     )
-    optim = policy.optim
+    optim = policy.torch_optim
     parameters = [parameter for group in optim.param_groups for parameter in group["params"]]
     entries = {
         int(index): {name: _like(value, parameters[int(index)]) for name, value in entry.items()}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from tianshou.data import ReplayBuffer
 
-from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
+from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
 from medqn_tianshou.files.generators import check_generator_state
@@ -32,6 +32,7 @@ from medqn_tianshou.files.schema import (
     require,
     whole,
 )
+from medqn_tianshou.host.api import Agent
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
 from medqn_tianshou.training.memory_plan import example_transitions
@@ -47,7 +48,7 @@ _OPTIMIZER_NAMES = {
 
 def state_schema(
     settings: TrainingSettings,
-    policy: MeDQNPolicy,
+    policy: Agent,
     train_collector: LeanCollector,
     test_collector: LeanCollector | None,
 ) -> Check:
@@ -78,17 +79,17 @@ def _finite(dtype: Any, *shape: int | None) -> Check:
     return array(dtype, *shape, at_least=-_LARGEST, at_most=_LARGEST)
 
 
-def _policy(policy: MeDQNPolicy) -> Check:
+def _policy(policy: Agent) -> Check:
     networks = {
         name: _finite(str(tensor.dtype).removeprefix("torch."), *tensor.shape)
-        for name, tensor in policy.state_dict().items()
+        for name, tensor in policy.parameters_by_name().items()
         if name != EXTRA_STATE
     }
     return fields(
         {
             "networks": fields(networks),
-            "optimizer": _optimizer(policy.optim),
-            "lr": list_of(number(0), len(policy.optim.param_groups)),
+            "optimizer": _optimizer(policy.torch_optim),
+            "lr": list_of(number(0), len(policy.torch_optim.param_groups)),
             "lr_schedule": one_of(None) if policy.lr_scheduler is None else anything,
             "gradient_steps": whole(),
             "eps": number(0, 1),

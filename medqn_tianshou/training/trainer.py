@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 from tianshou.data import CollectStats
 from tianshou.data.collector import CollectStatsBase
-from tianshou.policy.base import TrainingStats
-from tianshou.trainer import OffpolicyTrainer
 from tianshou.utils.torch_utils import policy_within_training_step
 
+from medqn_tianshou.host.api import Trainer
 from medqn_tianshou.startup import release_code
 
 SMOOTHED_UPDATES = 100
 """Over how many updates Tianshou averages the losses that it logs."""
 
 
-class LeanTrainer(OffpolicyTrainer):
-    """Tianshou's OffpolicyTrainer; what is not logged is not computed.
+class LeanTrainer(Trainer):
+    """Tianshou's trainer for off-policy learning; what is not logged is not computed.
 
     It takes the same training steps and logs the same figures. It has no stopping function, and no
     progress bar of its own.
@@ -53,7 +52,7 @@ class LeanTrainer(OffpolicyTrainer):
         with self._evaluating():
             return super().test_step()
 
-    def training_step(self) -> tuple[CollectStatsBase, TrainingStats | None, bool]:
+    def training_step(self) -> tuple[CollectStatsBase, Any, bool]:
         """Take all training steps of an epoch: the base class formats a progress bar for each."""
         steps = episodes = 0
         interval: Any = self.step_per_collect
@@ -71,7 +70,7 @@ class LeanTrainer(OffpolicyTrainer):
         total = CollectStats(n_collected_steps=steps, n_collected_episodes=episodes)
         return total, update_stats, False
 
-    def policy_update_fn(self, collect_stats: CollectStatsBase) -> TrainingStats:
+    def policy_update_fn(self, collect_stats: CollectStatsBase) -> Any:
         """Update as often as the collected steps ask for; return what the last update reported."""
         count = round(self.update_per_step * collect_stats.n_collected_steps)
         if count == 0 or self.train_collector is None:
@@ -81,7 +80,7 @@ class LeanTrainer(OffpolicyTrainer):
             self.policy_update_time += update_stat.train_time
         return update_stat
 
-    def _update_moving_avg_stats_and_log_update_data(self, update_stat: TrainingStats) -> None:
+    def _update_moving_avg_stats_and_log_update_data(self, update_stat: Any) -> None:
         """Remember the losses; average them where a line is due."""
         self.recent_losses.append(update_stat.get_loss_stats_dict())
         logger: Any = self.logger

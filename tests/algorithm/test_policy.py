@@ -10,7 +10,7 @@ from tianshou.data import Batch, PrioritizedVectorReplayBuffer, VectorReplayBuff
 from tianshou.policy import DQNPolicy
 
 from medqn_tianshou import MeDQNPolicy, RealStateSampler
-from medqn_tianshou.algorithm.policy import NonFiniteLossError
+from medqn_tianshou.algorithm.stats import NonFiniteLossError
 
 
 class StubSampler:

@@ -18,7 +18,7 @@ from medqn_tianshou import (
     RealStateSampler,
     UniformStateSampler,
 )
-from medqn_tianshou.algorithm.policy import EXTRA_STATE
+from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
 
 SPACE = spaces.Box(-np.inf, np.inf, (OBS_SIZE,), np.float32)
 SAMPLERS = {

@@ -3,8 +3,10 @@
 import numpy as np
 import torch
 from gymnasium import spaces
+from learners import decay_lr, in_both_versions
 
 from medqn_tianshou import MinAtarQNetwork, MLPQNetwork, RealStateSampler
+from medqn_tianshou.host.api import make_agent
 
 ACTIONS = 3
 
@@ -30,21 +32,23 @@ def make_policy(policy_class, name, optimizer="adam", **options):
     model = make_network(name)
     # Small constants in a divisor would blow up the rounding of gradients near zero.
     optim = {
-        "adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-3),
-        "adam, fused": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-3, fused=True),
-        "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3, eps=1e-2),
-        "rmsprop, centered": lambda p: torch.optim.RMSprop(
-            p, lr=1e-3, alpha=0.95, eps=0.01, centered=True
-        ),
-        "amsgrad": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-3, amsgrad=True),
-        "decay": lambda p: torch.optim.RMSprop(p, lr=1e-3, eps=1e-2, weight_decay=0.1),
-    }[optimizer](model.parameters())
+        "adam": (torch.optim.Adam, {"eps": 1e-3}),
+        "adam, fused": (torch.optim.Adam, {"eps": 1e-3, "fused": True}),
+        "rmsprop": (torch.optim.RMSprop, {"eps": 1e-2}),
+        "rmsprop, centered": (torch.optim.RMSprop, {"alpha": 0.95, "eps": 0.01, "centered": True}),
+        "amsgrad": (torch.optim.Adam, {"eps": 1e-3, "amsgrad": True}),
+        "decay": (torch.optim.RMSprop, {"eps": 1e-2, "weight_decay": 0.1}),
+    }[optimizer]
     schedule = options.pop("schedule", False)
-    return policy_class(
+    defaults = {"gamma": 0.99, "n_step": 1, "huber": False, "target_update_freq": 7}
+    policy = make_agent(
+        policy_class,
         model=model,
-        optim=optim,
+        optimizer=(optim[0], {"lr": 1e-3, **optim[1]}),
         action_space=spaces.Discrete(ACTIONS),
         state_sampler=RealStateSampler(seed=1),
-        lr_scheduler=torch.optim.lr_scheduler.ExponentialLR(optim, 0.9) if schedule else None,
-        **{"target_update_freq": 7, "is_double": False, **options},
+        **{**defaults, "is_double": False, **in_both_versions(options)},
     )
+    if schedule:
+        decay_lr(policy, 0.9)
+    return policy

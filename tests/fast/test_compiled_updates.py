@@ -11,9 +11,11 @@ from small_networks import ACTIONS, make_observations, make_policy
 from tianshou.data import Batch
 from torch import nn
 
-from medqn_tianshou import CompactVectorReplayBuffer, FastMeDQNPolicy, MeDQNPolicy
-from medqn_tianshou.algorithm.policy import NonFiniteLossError
+from medqn_tianshou import CompactVectorReplayBuffer
+from medqn_tianshou.algorithm.stats import NonFiniteLossError
 from medqn_tianshou.fast.learner import SmallLearner
+from medqn_tianshou.fast.policy import FastMeDQNPolicy
+from medqn_tianshou.host.api import Agent as MeDQNPolicy
 
 
 def make_buffer(name, size=120):
@@ -39,8 +41,8 @@ def make_buffer(name, size=120):
 
 def follow(policy, other):
     """Give a policy the parameters and the optimizer state of another."""
-    policy.load_state_dict(other.state_dict())
-    policy.optim.load_state_dict(copy.deepcopy(other.optim.state_dict()))
+    policy.load_parameters_by_name(other.parameters_by_name())
+    policy.torch_optim.load_state_dict(copy.deepcopy(other.torch_optim.state_dict()))
 
 
 def assert_close(one, other, tolerance):
@@ -103,10 +105,10 @@ def test_updates_are_those_of_the_plain_policy(name, optimizer, options):
         assert found.loss == pytest.approx(expected.loss, rel=1e-3)
     assert_close(fast, plain, 1e-4)
     assert fast._learner._work is not None
-    assert fast.optim.param_groups[0]["lr"] == plain.optim.param_groups[0]["lr"]
+    assert fast.torch_optim.param_groups[0]["lr"] == plain.torch_optim.param_groups[0]["lr"]
     for one, other in zip(fast.model.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-2, atol=1e-4)
-    states = [policy.optim.state_dict()["state"] for policy in (fast, plain)]
+    states = [policy.torch_optim.state_dict()["state"] for policy in (fast, plain)]
     assert [list(entry) for entry in states[0].values()] == [
         list(entry) for entry in states[1].values()
     ]
@@ -119,8 +121,11 @@ def test_updates_are_those_of_the_plain_policy(name, optimizer, options):
     [
         ("amsgrad", lambda policy: None),
         ("decay", lambda policy: None),
-        ("adam", lambda policy: policy.optim.register_step_pre_hook(lambda *_: None)),
-        ("adam", lambda policy: policy.optim.add_param_group({"params": [nn.Parameter(_one())]})),
+        ("adam", lambda policy: policy.torch_optim.register_step_pre_hook(lambda *_: None)),
+        (
+            "adam",
+            lambda policy: policy.torch_optim.add_param_group({"params": [nn.Parameter(_one())]}),
+        ),
         ("adam", lambda policy: policy.model.advantage[0].weight.requires_grad_(False)),
         ("adam", lambda policy: policy.model.advantage[0].weight.register_hook(lambda g: 2 * g)),
     ],
@@ -158,9 +163,9 @@ def test_a_copy_learns_on_its_own(duplicate):
     buffer = make_buffer("vector")
     update(policy, buffer, count=3)
     other = duplicate(policy)
-    before = copy.deepcopy(policy.state_dict())
+    before = copy.deepcopy(policy.parameters_by_name())
     update(other, copy.deepcopy(buffer), count=3)
-    for name, value in policy.state_dict().items():
+    for name, value in policy.parameters_by_name().items():
         assert torch.equal(value, before[name])
     update(policy, buffer, count=3)
     assert_close(other, policy, 0.0)
@@ -171,14 +176,14 @@ def test_an_optimizer_state_that_is_loaded_or_changed_counts():
     for policy in policies:
         buffer = make_buffer("vector")
         update(policy, buffer, count=3)
-        saved = copy.deepcopy(policy.optim.state_dict())
+        saved = copy.deepcopy(policy.torch_optim.state_dict())
         update(policy, buffer, count=3)
-        policy.optim.load_state_dict(saved)
+        policy.torch_optim.load_state_dict(saved)
         update(policy, buffer, count=3)
-        for state in policy.optim.state.values():
+        for state in policy.torch_optim.state.values():
             state["exp_avg"] = torch.zeros_like(state["exp_avg"])
-        policy.optim.param_groups[0]["lr"] = 1e-2
-        policy.optim.zero_grad()
+        policy.torch_optim.param_groups[0]["lr"] = 1e-2
+        policy.torch_optim.zero_grad()
         update(policy, buffer, count=3)
     assert_close(*policies, 1e-5)
 

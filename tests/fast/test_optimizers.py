@@ -10,7 +10,7 @@ from torch import nn
 
 from medqn_tianshou import FastMeDQNPolicy, RealStateSampler
 from medqn_tianshou.fast.optimizers import FusedRMSprop
-from medqn_tianshou.training.build import make_optimizer
+from medqn_tianshou.training.build import optimizer_of
 
 
 @pytest.mark.parametrize("given", [2, 3], ids=["one without gradient", "all"])
@@ -65,6 +65,7 @@ def test_the_fused_optimizer_takes_the_same_steps():
         update(policy, filled(VectorReplayBuffer(90, ENVS)), count=100)
         return policy
 
-    fused = trained(lambda model: make_optimizer(model, "adam", 1e-3))
+    optimizer_class, arguments = optimizer_of("adam", 1e-3)
+    fused = trained(lambda model: optimizer_class(model.parameters(), **arguments))
     plain = trained(lambda model: torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False))
     assert_same_parameters(fused, plain, tolerance=1e-5)

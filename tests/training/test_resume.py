@@ -16,14 +16,17 @@ from resume_runs import (
 )
 
 pytestmark = pytest.mark.slow
+HOST = pytest.mark.host
 
 
 @pytest.mark.parametrize(
     ("family", "flags"),
     [
-        ("lowdim", f"--task MountainCar-v0 --algo medqn-u {LOWDIM}"),
+        pytest.param("lowdim", f"--task MountainCar-v0 --algo medqn-u {LOWDIM}", marks=HOST),
         ("lowdim", f"--task MountainCar-v0 --algo dqn {LOWDIM} --overlap --step-per-collect 3"),
-        ("lowdim", f"--task Acrobot-v1 --algo medqn-u {LOWDIM} --replay raw"),
+        pytest.param(
+            "lowdim", f"--task Acrobot-v1 --algo medqn-u {LOWDIM} --replay raw", marks=HOST
+        ),
         ("lowdim", f"--task Catcher --algo dqn {LOWDIM} --replay raw --buffer-size 70"),
         ("lowdim", f"--task Pixelcopter --algo medqn-u {LOWDIM}"),
         ("lowdim", f"--task Catcher --algo dqn-s {LOWDIM} --bootstrap-timeouts"),
@@ -37,7 +40,7 @@ pytestmark = pytest.mark.slow
                 ("space_invaders", "dqn"),
             )
         ),
-        ("minatar", f"--game breakout --algo medqn-u {LOWDIM} --overlap"),
+        pytest.param("minatar", f"--game breakout --algo medqn-u {LOWDIM} --overlap", marks=HOST),
         ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --eval-every 90 --eps-test 0.2"),
     ],
 )
@@ -61,7 +64,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
         ("--env-backend ale --test-num 1 --sampling mixed", 12),
         ("--test-num 2 --algo dqn --overlap --dueling", 33),
         ("--test-num 1 --replay raw --n-step 2", 28),
-        ("--env-backend ale --training-num 2 --test-num 2", 28),
+        pytest.param("--env-backend ale --training-num 2 --test-num 2", 28, marks=HOST),
         ("--env-backend ale --training-num 2 --test-num 1 --overlap --eps-test 0.9", 30),
     ],
 )

@@ -1,20 +1,18 @@
-"""MeDQN as a Tianshou policy: DQN's loss plus knowledge consolidation."""
+"""Knowledge consolidation: what MeDQN adds to DQN, whichever version of Tianshou has the DQN."""
 
 import json
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer, to_torch_as
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
-from tianshou.policy import DQNPolicy
-from tianshou.policy.base import TLearningRateScheduler
 from torch.nn import functional as F  # noqa: N812
 
 from medqn_tianshou.algorithm.loss import (
@@ -25,90 +23,68 @@ from medqn_tianshou.algorithm.loss import (
 )
 from medqn_tianshou.algorithm.samplers import RealStateSampler, StateSampler
 from medqn_tianshou.algorithm.schedules import ConstantSchedule, Schedule
-from medqn_tianshou.algorithm.stats import MeDQNTrainingStats, NonFiniteLossError
-
-__all__ = ["MeDQNPolicy", "MeDQNTrainingStats", "NonFiniteLossError"]
+from medqn_tianshou.algorithm.stats import LossTerms, NonFiniteLossError
 
 EXTRA_STATE = "_extra_state"
 """The key in ``state_dict`` under which torch stores what is not a parameter."""
 Terms = list[Any]
 """TD loss, total loss and, where it is computed, consolidation loss of one gradient step."""
+Stats = TypeVar("Stats", bound=LossTerms)
+ComputeReturns = Callable[
+    [RolloutBatchProtocol, ReplayBuffer, NDArray[np.int_]], BatchWithReturnsProtocol
+]
 
 
-class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
-    """Memory-efficient DQN (Lan et al., TMLR 2023): MeDQN(U) and MeDQN(R), by state sampler.
+class Consolidation(torch.nn.Module, Generic[Stats], ABC):
+    """Memory-efficient DQN (Lan et al., TMLR 2023), beside a DQN of Tianshou's.
 
     Each update keeps the Q network close to its own target network on sampled states::
 
         loss = TD loss + consolidation_coef * distance(Q(s, .), Q_target(s, .))
 
-    With coefficient 0 and one epoch it is :class:`~tianshou.policy.DQNPolicy`, parameter for
-    parameter. It accepts all arguments of that class; those below are added or differ.
-
-    A uniform sampler must see every state: pass :meth:`observe_step` to the training collector as
-    ``on_step_hook``. A schedule must know the time: call :meth:`set_env_step` in ``train_fn``.
-
-    :param target_update_freq: gradient steps between copies of the network to its target network.
-        It must be at least 1: consolidation needs a target network.
-    :param is_double: use double DQN; the paper's experiments do not.
-    :param clip_loss_grad: Huber TD loss. Unlike the base class, it respects prioritized weights.
-    :param state_sampler: samples the states to consolidate on; None is :class:`RealStateSampler`.
-    :param consolidation_coef: the paper's lambda, a number or a schedule by environment step.
-    :param consolidation_epochs: the paper's E: gradient steps per mini-batch. The TD targets are
-        computed once per mini-batch; the consolidation states are sampled for each gradient step.
-    :param consolidation_batch_size: number of consolidation states; None is the batch size.
-    :param consolidation_loss: ``"mse"``, ``"huber"`` or ``"kl"``.
-    :param consolidation_reduction: ``"mean"`` or ``"sum"`` over actions.
-    :param max_grad_norm: clip the gradient to this norm; None does not clip.
+    A subclass has a DQN as its other base, and tells by which names this DQN goes.
     """
 
-    def __init__(
+    model: torch.nn.Module
+    """The network that learns."""
+    target_model: torch.nn.Module
+    """Its target network."""
+    torch_optim: torch.optim.Optimizer
+    target_update_freq: int
+    huber_delta: float | None
+    """Beyond which the TD loss is linear; None: it is quadratic."""
+    stats_class: type[Stats]
+    _iter: int
+
+    @abstractmethod
+    def sync_weight(self) -> None:
+        """Copy the network to its target network."""
+
+    @abstractmethod
+    def _forward(self, batch: Any, *, target: bool = False) -> torch.Tensor:
+        """Return the action values of a batch, by Tianshou's own forward pass."""
+
+    def _set_up_consolidation(
         self,
         *,
-        model: torch.nn.Module,
-        optim: torch.optim.Optimizer,
-        action_space: gym.spaces.Discrete,
-        target_update_freq: int,
-        discount_factor: float = 0.99,
-        estimation_step: int = 1,
-        reward_normalization: bool = False,
-        is_double: bool = True,
-        clip_loss_grad: bool = False,
-        observation_space: gym.Space[Any] | None = None,
-        lr_scheduler: TLearningRateScheduler | None = None,
-        state_sampler: StateSampler | None = None,
-        consolidation_coef: float | Schedule = 1.0,
-        consolidation_epochs: int = 1,
-        consolidation_batch_size: int | None = None,
-        consolidation_loss: ConsolidationKind = "mse",
-        consolidation_reduction: Reduction = "mean",
-        max_grad_norm: float | None = None,
+        state_sampler: StateSampler | None,
+        consolidation_coef: float | Schedule,
+        consolidation_epochs: int,
+        consolidation_batch_size: int | None,
+        consolidation_loss: ConsolidationKind,
+        consolidation_reduction: Reduction,
+        max_grad_norm: float | None,
     ) -> None:
         for name, value in (
             ("consolidation_epochs", consolidation_epochs),
-            ("target_update_freq", target_update_freq),
+            ("target_update_freq", self.target_update_freq),
             ("consolidation_batch_size", consolidation_batch_size),
         ):
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
         if max_grad_norm is not None and not max_grad_norm > 0:
             raise ValueError(f"max_grad_norm={max_grad_norm} must be positive; None does not clip")
-        if reward_normalization:
-            raise ValueError("reward_normalization=True is not supported, nor is it by Tianshou")
         validate_consolidation_options(consolidation_loss, consolidation_reduction)
-        super().__init__(
-            model=model,
-            optim=optim,
-            action_space=action_space,
-            discount_factor=discount_factor,
-            estimation_step=estimation_step,
-            target_update_freq=target_update_freq,
-            reward_normalization=reward_normalization,
-            is_double=is_double,
-            clip_loss_grad=clip_loss_grad,
-            observation_space=observation_space,
-            lr_scheduler=lr_scheduler,
-        )
         self.state_sampler = RealStateSampler() if state_sampler is None else state_sampler
         self.consolidation_epochs = consolidation_epochs
         self.consolidation_batch_size = consolidation_batch_size
@@ -188,27 +164,31 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         """
         self.state_sampler.observe(network_input(rollout_batch.obs))
 
-    def process_fn(
-        self, batch: RolloutBatchProtocol, buffer: ReplayBuffer, indices: NDArray[np.int_]
-    ) -> BatchWithReturnsProtocol:
-        """Compute the TD targets, and refer to the buffer: :meth:`learn` samples states from it."""
-        # Weakly: MultiAgentPolicyManager never calls post_process_fn, which could release it.
-        self._buffer = weakref.ref(buffer)
-        return super().process_fn(batch, buffer, indices)
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_buffer": _no_buffer}  # a copy of the policy does not copy it
+        return {**self.__dict__, "_buffer": _no_buffer}  # a copy does not copy the buffer
 
-    def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
+    def _prepare(
+        self,
+        compute_returns: ComputeReturns,
+        batch: RolloutBatchProtocol,
+        buffer: ReplayBuffer,
+        indices: NDArray[np.int_],
+    ) -> BatchWithReturnsProtocol:
+        """Compute the TD targets, and refer to the buffer: states are sampled from it."""
+        # Weakly: where several agents learn, Tianshou tells none of them that its update is over.
+        self._buffer = weakref.ref(buffer)
+        return compute_returns(batch, buffer, indices)
+
+    def _take_gradient_steps(self, batch: RolloutBatchProtocol) -> Stats:
         """Take E gradient steps on a batch (Algorithm 1, lines 12 to 18; Algorithm 3, 11 to 17)."""
         self._warn_of_unknown_time()
         weight_B = batch.pop("weight", None)
         steps: list[Terms] = []
         for _ in range(self.consolidation_epochs):
-            if self._iter % self.freq == 0:
+            if self._iter % self.target_update_freq == 0:
                 self.sync_weight()
             terms, td_error_B = self._differentiate(batch, weight_B)
-            self.optim.step()
+            self.torch_optim.step()
             self._iter += 1
             steps.append(terms)
         batch.weight = td_error_B  # new priorities, where the buffer has them
@@ -219,18 +199,17 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         if not self._env_step_is_known:
             warnings.warn(
                 f"consolidation_coef={self._schedule} stays at {self._coef:g}: "
-                "call policy.set_env_step(env_step) in the trainer's train_fn",
-                stacklevel=3,
+                "call its set_env_step(env_step) in the function that the trainer calls before "
+                "each collect",
+                stacklevel=4,
             )
 
-    def _stats(
-        self, td_loss: float, loss: float, consolidation: float | None = None
-    ) -> MeDQNTrainingStats:
+    def _stats(self, td_loss: float, loss: float, consolidation: float | None = None) -> Stats:
         if not isfinite(loss):
             raise NonFiniteLossError(
                 f"the loss is {loss} at gradient step {self._iter} (TD loss {td_loss:g})"
             )
-        return MeDQNTrainingStats(
+        return self.stats_class(
             td_loss=td_loss,
             loss=loss,
             consolidation_loss=consolidation,
@@ -244,10 +223,10 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         q_BA, consolidation = self._action_values(batch)
         q_B = q_BA[np.arange(len(q_BA)), batch.act]
         returns_B = to_torch_as(batch.returns.flatten(), q_B)
-        if self.clip_loss_grad:
-            td_loss_B = F.huber_loss(q_B, returns_B, reduction="none")
-        else:
+        if self.huber_delta is None:
             td_loss_B = (returns_B - q_B).pow(2)
+        else:
+            td_loss_B = F.huber_loss(q_B, returns_B, reduction="none", delta=self.huber_delta)
         td_loss = (td_loss_B if weight_B is None else td_loss_B * weight_B).mean()
         terms = [td_loss, td_loss]
         if consolidation is not None:
@@ -255,7 +234,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
                 *consolidation, kind=self.consolidation_kind, reduction=self.consolidation_reduction
             )
             terms = [td_loss, td_loss + self._coef * distance, distance]
-        self.optim.zero_grad()
+        self.torch_optim.zero_grad()
         terms[1].backward()
         if self.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
@@ -263,14 +242,14 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
 
     def _action_values(self, batch: RolloutBatchProtocol) -> tuple[torch.Tensor, Any]:
         """Return Q of the TD batch, and the pair Q, Q_target of newly sampled states or None."""
-        q_BA = self(batch).logits
+        q_BA = self._forward(batch)
         if self._coef == 0:
             return q_BA, None
         size = self.consolidation_batch_size or len(q_BA)
         states: Any = Batch(obs=self.state_sampler.sample(size, self._buffer()), info=Batch())
         with torch.no_grad():
-            target_q_SA = self(states, model="model_old").logits
-        return q_BA, (self(states).logits, target_q_SA)
+            target_q_SA = self._forward(states, target=True)
+        return q_BA, (self._forward(states), target_q_SA)
 
 
 def _no_buffer() -> None:
