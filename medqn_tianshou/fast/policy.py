@@ -18,9 +18,10 @@ from tianshou.policy import DQNPolicy
 from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats, network_input
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import Actor
+from medqn_tianshou.fast.batches import MiniBatch, StoredBatch, StoredBatches
 from medqn_tianshou.fast.flat import FlatNetwork
-from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps, samples_as
-from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
+from medqn_tianshou.fast.known import KnownMethods, KnownNetwork, KnownNetworks, samples_as
+from medqn_tianshou.fast.learner import SmallLearner
 from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
 
@@ -48,7 +49,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
         super().__init__(action_space=action_space, **options)
         self.max_action_num = int(action_space.n)  # known before the first forward pass
         self.compiled = compiled
-        self._learner = SmallLearner()
+        self._learner, self._stored = SmallLearner(), StoredBatches()
         self._networks = KnownNetworks(flatten=compiled)
         self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
         self._samples: deque[Sample] = deque()
@@ -69,7 +70,8 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
         """Return what is known of both networks; None where they must be evaluated plainly."""
-        online, target = self._networks.of(self.model), self._networks.of(self.model_old)
+        modules: Any = self._modules  # nn.Module's own search is slow
+        online, target = map(self._networks.of, (modules["model"], modules["model_old"]))
         return None if online is None or target is None else (online, target)
 
     # Acting.
@@ -97,9 +99,9 @@ class FastMeDQNPolicy(MeDQNPolicy):
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
-        if not keeps(self, _ACTING):
+        if not _ACTING.are_kept_by(self):
             return None
-        network = self.model if model is None else model
+        network: Any = self._modules["model"] if model is None else model
         return Actor(
             network,
             self._networks.of(network),
@@ -114,39 +116,49 @@ class FastMeDQNPolicy(MeDQNPolicy):
         self, sample_size: int | None, buffer: ReplayBuffer | None, **kwargs: Any
     ) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
+        start = time.time()
         self._samples.clear()
-        if buffer is not None and SingleFetch.suits(buffer) and keeps(self, _FETCHING):
+        if buffer is not None and SingleFetch.suits(buffer) and _FETCHING.are_kept_by(self):
             known = self._known()
             if known is not None:
-                from_buffer = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
-                sample_states = partial(self._sample_indices, buffer) if from_buffer else None
-                fetch = SingleFetch(buffer, self.n_step, sample_states)
                 # Other losses take torch's passes throughout: equal networks have distance 0.
-                if (
+                at_once = (
                     self.compiled
                     and self.consolidation_kind == "mse"
                     and self.is_within_training_step
                     and self._learner.suits(*known, self.optim)
-                ):
-                    stats = self._update_at_once(sample_size, fetch, known[1])
-                    if stats is not None:
-                        return stats
+                )
+                batch: MiniBatch | StoredBatch | None = None
+                if at_once:
+                    self.__dict__["_buffer"] = weakref.ref(buffer)
+                    batch = self._stored.draw(buffer, cast(Any, known[0].flat), sample_size, self)
+                if batch is None:
+                    is_real = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
+                    sample_states = partial(self._sample_indices, buffer) if is_real else None
+                    fetch = SingleFetch(buffer, self.n_step, sample_states)
+                    batch = self._mini_batch(sample_size, fetch) if at_once else None
+                if batch is not None:
+                    stats = self._update_at_once(batch, known[1])
+                    stats.train_time = time.time() - start
+                    return stats
                 buffer = cast(ReplayBuffer, fetch)
         return super().update(sample_size, buffer, **kwargs)
 
-    def _update_at_once(
-        self, sample_size: int | None, fetch: SingleFetch, target: KnownNetwork
-    ) -> MeDQNTrainingStats | None:
-        """Take all gradient steps in one call; return None where observations do not fit."""
-        start = time.time()
+    def _mini_batch(self, sample_size: int | None, fetch: SingleFetch) -> MiniBatch | None:
+        """Fetch a mini-batch for :meth:`_update_at_once`; None where observations do not fit."""
         indices, obs, obs_next = fetch.fetch(sample_size)
-        self.__dict__["_buffer"] = weakref.ref(fetch.buffer)
         states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
         act: Any = fetch.steps.act_I
         batch = MiniBatch(obs, act, *nstep_terms(fetch.steps, self.gamma), obs_next, states)
-        if not self._learner.takes(batch):
-            fetch.states = self._by_epoch(states)
-            return None
+        if self._learner.takes(batch):
+            return batch
+        fetch.states = self._by_epoch(states)
+        return None
+
+    def _update_at_once(
+        self, batch: MiniBatch | StoredBatch, target: KnownNetwork
+    ) -> MeDQNTrainingStats:
+        """Take all gradient steps in one call."""
         self._warn_of_unknown_time()
         epochs = self.consolidation_epochs
         td_loss, loss, consolidation = self._learner.update(
@@ -162,10 +174,9 @@ class FastMeDQNPolicy(MeDQNPolicy):
             max_norm=self.max_grad_norm,
         )
         self.__dict__["_iter"] += epochs
-        stats = self._stats(td_loss, loss, None if states is None else consolidation)
+        stats = self._stats(td_loss, loss, None if batch.states is None else consolidation)
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
-        stats.train_time = time.time() - start
         return stats
 
     def _sample_indices(self, buffer: ReplayBuffer, batch_size: int) -> list[NDArray[np.int_]]:
@@ -234,7 +245,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
 
     def learn(self, batch: RolloutBatchProtocol, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Take the gradient steps of :class:`MeDQNPolicy`; inspect the networks once for all."""
-        known = self._known() if keeps(self, _EVALUATING) else None
+        known = self._known() if _EVALUATING.are_kept_by(self) else None
         self.__dict__["_inspected"] = known  # nn.Module's own assignment is slow
         try:
             return super().learn(batch, *args, **kwargs)
@@ -270,15 +281,16 @@ class FastMeDQNPolicy(MeDQNPolicy):
         return action_values(network, obs, compiled=self.compiled)
 
 
-_EVALUATING = {"forward": DQNPolicy.forward, "compute_q_value": DQNPolicy.compute_q_value}
+_EVALUATE = {"forward": DQNPolicy.forward, "compute_q_value": DQNPolicy.compute_q_value}
+_EVALUATING = KnownMethods(**_EVALUATE)
 """What a pass of a network that bypasses ``forward`` stands for."""
-_ACTING = {
-    **_EVALUATING,
-    "exploration_noise": DQNPolicy.exploration_noise,
-    "map_action": DQNPolicy.map_action,
-}
-_FETCHING = {
-    **_EVALUATING,
+_ACTING = KnownMethods(
+    **_EVALUATE,
+    exploration_noise=DQNPolicy.exploration_noise,
+    map_action=DQNPolicy.map_action,
+)
+_FETCHING = KnownMethods(
+    **_EVALUATE,
     **{
         name: getattr(FastMeDQNPolicy, name)
         for name in (
@@ -286,5 +298,5 @@ _FETCHING = {
             "sync_weight", "_differentiate", "_action_values", "_stats",
         )
     },
-}  # fmt: skip
+)  # fmt: skip
 """What an update with :class:`SingleFetch`, or in one call of compiled code, stands for."""
