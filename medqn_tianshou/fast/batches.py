@@ -37,7 +37,7 @@ class StoredBatch(NamedTuple):
     reward: NDArray[np.float64]
     terminated: NDArray[np.bool_]
     obs_next: NDArray[Any]
-    index: NDArray[np.int_]
+    chosen: NDArray[np.int_]
     """Which of the stored transitions are in the batch."""
     gamma: float
     states: NDArray[Any] | None
@@ -74,7 +74,7 @@ class StoredBatches:
         if not is_known or not all(map(is_, arrays, self._arrays)):
             self._network, self._arrays = network, arrays
             self._rows = _rows(fields, network)
-        rows = self._rows
+        rows: Any = self._rows
         sampler: Any = policy.state_sampler
         if rows is None or not buffer.is_plain or not buffer._lengths[0]:
             return None
@@ -98,7 +98,7 @@ class StoredBatches:
         """Sample states within bounds: the same numbers, in one request and one compiled call."""
         bounds = sampler.bounds
         if bounds.integer_valued:
-            states = np.concatenate([sampler.sample(size) for _ in range(epochs)])
+            states: NDArray[Any] = np.concatenate([sampler.sample(size) for _ in range(epochs)])
             return states.reshape(len(states), -1)
         low, high = bounds.low.reshape(-1), bounds.high.reshape(-1)
         if self._states.shape != (size * epochs, len(low)):

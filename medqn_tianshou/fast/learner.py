@@ -173,7 +173,7 @@ class SmallLearner:
         given: Sequence[Any]
         if isinstance(batch, StoredBatch):
             take_steps, given, states = updates.update_stored, batch[:-1], batch.states
-            size = len(batch.index)
+            size = len(batch.chosen)
         else:
             obs, obs_next = network.as_input(batch.obs), network.as_input(batch.obs_next)
             given = (obs, batch.act, batch.reward, batch.factor, obs_next)

@@ -66,8 +66,6 @@ class FastMeDQNPolicy(MeDQNPolicy):
     def _compile() -> None:
         """Skip Tianshou's compilation of functions that may never be called: it takes seconds."""
 
-    # Where the plain code must run.
-
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
         """Return what is known of both networks; None where they must be evaluated plainly."""
         modules: Any = self._modules  # nn.Module's own search is slow
@@ -134,8 +132,8 @@ class FastMeDQNPolicy(MeDQNPolicy):
                     batch = self._stored.draw(buffer, cast(Any, known[0].flat), sample_size, self)
                 if batch is None:
                     is_real = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
-                    sample_states = partial(self._sample_indices, buffer) if is_real else None
-                    fetch = SingleFetch(buffer, self.n_step, sample_states)
+                    draw_states = partial(self._sample_indices, buffer) if is_real else None
+                    fetch = SingleFetch(buffer, self.n_step, draw_states)
                     batch = self._mini_batch(sample_size, fetch) if at_once else None
                 if batch is not None:
                     stats = self._update_at_once(batch, known[1])

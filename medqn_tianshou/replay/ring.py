@@ -80,7 +80,7 @@ class RingReplayBuffer(VectorReplayBuffer):
                 return np.asarray(part._random_state.randint(part._size, size=batch_size))
             if batch_size == 0:  # all, the oldest first
                 start = part._insertion_idx if part._size == part.maxsize else 0
-                return np.arange(start, start + part._size) % part.maxsize
+                return np.asarray(np.arange(start, start + part._size) % part.maxsize)
         return super().sample_indices(batch_size)
 
     def fetch(
