@@ -92,7 +92,7 @@ class StoredBatches:
         elif consolidates:
             drawn = [sampler.draw_indices(size, buffer) for _ in range(epochs)]
             states = rows[0][np.concatenate(drawn)]
-        return StoredBatch(*rows, index, policy.gamma, states)
+        return StoredBatch._make((*rows, index, policy.gamma, states))
 
     def _uniform(self, sampler: Any, size: int, epochs: int) -> NDArray[Any]:
         """Sample states within bounds: the same numbers, in one request and one compiled call."""
