@@ -13,8 +13,9 @@ from benchmarks.report import Part, Result, Section, Table
 from benchmarks.speed.contestants import take_turns
 from benchmarks.speed.ratios import known_ratios
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, QNetwork
+from medqn_tianshou.fast.batches import MiniBatch
 from medqn_tianshou.fast.known import KnownNetwork
-from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
+from medqn_tianshou.fast.learner import SmallLearner
 from medqn_tianshou.training.build import optimizer_of
 
 BATCH = 32

@@ -79,6 +79,7 @@ class LeanCollector(Collector[CollectStats]):
         self._episode_return: list[Any] = [0.0] * self.env_num
         self._episode_length = [0] * self.env_num
         self._resets_E = np.zeros(self.env_num, int)
+        self._env_ids_E = np.arange(self.env_num)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what later steps depend on beside policy, buffer, environments and generators."""
@@ -158,7 +159,8 @@ class LeanCollector(Collector[CollectStats]):
             return super().collect(
                 n_step, n_episode, random, render, reset_before_collect, gym_reset_kwargs
             )
-        self._validate_n_step_n_episode(n_episode, n_step)
+        if n_step < 1 or n_step % len(self._env_ids_E):
+            self._validate_n_step_n_episode(n_episode, n_step)
         start = time.time()
         stats = self._collect(n_step, None, random, render, gym_reset_kwargs)
         stats.set_collect_time(time.time() - start, update_collect_speed=True)
@@ -191,9 +193,9 @@ class LeanCollector(Collector[CollectStats]):
         """Step the environments."""
         if self._pre_collect_obs_RO is None:
             raise ValueError("the collector was never reset: call reset() before collect()")
-        env_count = self.env_num if n_episode is None else min(self.env_num, n_episode)
-        env_ids_R = np.arange(env_count)
-        obs_RO = self._pre_collect_obs_RO[env_ids_R]
+        env_ids_R, obs_RO = self._env_ids_E, self._pre_collect_obs_RO
+        if n_episode is not None and n_episode < self.env_num:
+            env_ids_R, obs_RO = env_ids_R[:n_episode], obs_RO[:n_episode]
         steps = episodes = 0
         step_envs: Any = self.env.step  # once: vector environments look attributes up slowly
         while not ((n_step and steps >= n_step) or (n_episode and episodes >= n_episode)):
@@ -206,8 +208,8 @@ class LeanCollector(Collector[CollectStats]):
             steps += len(env_ids_R)
             obs_RO = step.obs_next_RO
             done_R = step.done_R
-            if done_count := np.count_nonzero(done_R):
-                episodes += done_count
+            if done_R.any():
+                episodes += np.count_nonzero(done_R)
                 done_ids_D = env_ids_R[done_R]
                 self._resets_E[done_ids_D] += 1
                 first_obs_DO = self.env.reset(done_ids_D, **(gym_reset_kwargs or {}))[0]
@@ -281,13 +283,14 @@ class LeanCollector(Collector[CollectStats]):
         actor = self._actor
         if obs is None or obs.dtype == object or actor is None:  # objects may contain masks
             return lambda obs_RO, _: policy_actions(policy, obs_RO, explores=explore)
-        changes = self._on_step_hook is not None  # a hook may change the policy
+        if self._on_step_hook is None:
+            return lambda obs_RO, _: (act_R := actor(obs_RO), act_R)
 
-        def choose_quickly(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> Actions:
-            acting = quick_actor(self._agent, explore=explore) if changes else actor
+        def choose_again(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> Actions:
+            acting = quick_actor(self._agent, explore=explore)  # the hook may change the policy
             if acting is None:
                 return policy_actions(policy, obs_RO, explores=explore)
             act_R = acting(obs_RO)
             return act_R, act_R
 
-        return choose_quickly
+        return choose_again

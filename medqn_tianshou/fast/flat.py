@@ -53,6 +53,8 @@ class FlatNetwork:
                 view.copy_(parameter)
                 parameter.data = view
         self._work, self._most = make_work(self.layout, 1), 1
+        self._taken: Any = None
+        """Shape and type of the last observations that fitted."""
 
     @classmethod
     def of(cls, network: QNetwork) -> Self | None:
@@ -97,6 +99,14 @@ class FlatNetwork:
 
     def takes(self, obs: Any) -> bool:
         """Whether these observations fit the network; bytes do not, they may have to be scaled."""
+        if isinstance(obs, np.ndarray) and (obs.shape, obs.dtype) == self._taken:
+            return True
+        is_taken = self._fits(obs)
+        if is_taken:
+            self._taken = obs.shape, obs.dtype
+        return is_taken
+
+    def _fits(self, obs: Any) -> bool:
         if not isinstance(obs, np.ndarray) or obs.dtype.kind not in "biuf" or obs.dtype == np.uint8:
             return False
         if self.shape:

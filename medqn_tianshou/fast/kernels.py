@@ -23,6 +23,8 @@ EDGE = KERNEL - 1
 _BLOCK = 256
 # Not "fast": what is not a number must stay so.
 kernel = compiled(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+exact = compiled(error_model="numpy")
+"""For what is to be rounded as numpy rounds it."""
 _ZERO = np.float32(0)
 
 

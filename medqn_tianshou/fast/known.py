@@ -7,8 +7,8 @@ known in full: exactly our own classes and plain layers, with no hook and no rep
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, repeat
-from operator import is_
+from itertools import chain
+from operator import attrgetter, is_
 from typing import Any, Self, TypeGuard, TypeVar
 
 import torch
@@ -39,14 +39,24 @@ _address = torch.Tensor.data_ptr
 _MOST_NETWORKS = 8
 
 
-def keeps(policy: nn.Module, methods: dict[str, Any]) -> bool:
-    """Whether a policy's methods are those that a fast path stands for, and it has no hooks."""
-    own = vars(policy)
-    return (
-        list(map(getattr, repeat(type(policy)), methods)) == list(methods.values())
-        and methods.keys().isdisjoint(own)
-        and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
-    )
+class KnownMethods:
+    """Methods of a policy that a fast path stands for.
+
+    :param methods: by name, as the class has them for which the fast path was written.
+    """
+
+    def __init__(self, **methods: Any) -> None:
+        self._names = frozenset(methods)
+        self._read, self._methods = attrgetter(*methods), tuple(methods.values())
+
+    def are_kept_by(self, policy: nn.Module) -> bool:
+        """Whether the methods of a policy are these, and it has no hooks."""
+        own = vars(policy)
+        return (
+            self._read(type(policy)) == self._methods
+            and own.keys().isdisjoint(self._names)
+            and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
+        )
 
 
 def samples_as(sampler: Any, kind: type[Sampler]) -> TypeGuard[Sampler]:

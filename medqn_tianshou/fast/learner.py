@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from itertools import chain
 from operator import is_
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.optim import optimizer as torch_optimizer
 
 from medqn_tianshou.fast import updates
+from medqn_tianshou.fast.batches import MiniBatch, StoredBatch
 from medqn_tianshou.fast.flat import FlatNetwork, aligned_zeros, make_work
 from medqn_tianshou.fast.kernels import Work
 from medqn_tianshou.fast.known import KnownNetwork
@@ -24,20 +24,6 @@ _UNUSED = (
 _GLOBAL_HOOKS = (
     torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks,
 )  # fmt: skip
-
-
-class MiniBatch(NamedTuple):
-    """What an update works on."""
-
-    obs: NDArray[Any]
-    act: NDArray[np.int64]
-    reward: NDArray[np.float64]
-    """Discounted sums of n steps."""
-    factor: NDArray[np.float64]
-    """By which the value of each successor counts."""
-    obs_next: NDArray[Any]
-    states: NDArray[Any] | None
-    """Consolidation states of all epochs, one after another; None without consolidation."""
 
 
 class FlatOptimizer:
@@ -165,7 +151,7 @@ class SmallLearner:
 
     def update(
         self,
-        batch: MiniBatch,
+        batch: MiniBatch | StoredBatch,
         target: FlatNetwork,
         *,
         epochs: int,
@@ -184,20 +170,28 @@ class SmallLearner:
         """
         network: Any = self._network
         optimizer: Any = self._optimizer
-        obs, obs_next = network.as_input(batch.obs), network.as_input(batch.obs_next)
-        states = obs[:0] if batch.states is None else network.as_input(batch.states)
-        count = len(obs) + len(states) // epochs
+        given: Sequence[Any]
+        if isinstance(batch, StoredBatch):
+            take_steps, given, states = updates.update_stored, batch[:-1], batch.states
+            size = len(batch.chosen)
+        else:
+            obs, obs_next = network.as_input(batch.obs), network.as_input(batch.obs_next)
+            given = (obs, batch.act, batch.reward, batch.factor, obs_next)
+            states = None if batch.states is None else network.as_input(batch.states)
+            take_steps, size = updates.update, len(obs)
+        if states is None:
+            states = given[0][:0]
+        count = size + len(states) // epochs
         if self._work is None or self._count != count:
             self._work, self._count = make_work(network.layout, count), count
-        if len(self._td_errors) != len(obs):
-            self._td_errors = np.empty(len(obs), np.float32)
+        if len(self._td_errors) != size:
+            self._td_errors = np.empty(size, np.float32)
         first, second = optimizer.columns
-        known = updates.update(
-            obs, batch.act, batch.reward, batch.factor, obs_next, states,
-            network.values, target.values, optimizer.gradients, first, second, network.layout,
-            self._work, epochs, optimizer.steps, gradient_steps, sync_interval, double, huber,
-            per_action, coef, max_norm or 0.0, optimizer.kind, optimizer.numbers, self._td_errors,
-            self._losses,
+        known = take_steps(
+            *given, states, network.values, target.values, optimizer.gradients, first, second,
+            network.layout, self._work, epochs, optimizer.steps, gradient_steps, sync_interval,
+            double, huber, per_action, coef, max_norm or 0.0, optimizer.kind, optimizer.numbers,
+            self._td_errors, self._losses,
         )  # fmt: skip
         if not known:
             raise IndexError(
@@ -205,7 +199,7 @@ class SmallLearner:
                 f"{network.layout[-1, 1]}"
             )
         optimizer.advance(epochs)
-        td_loss, loss, consolidation = (self._losses / epochs).tolist()
+        td_loss, loss, consolidation = (loss / epochs for loss in self._losses.tolist())
         return td_loss, loss, consolidation
 
 

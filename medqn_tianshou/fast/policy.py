@@ -16,9 +16,10 @@ from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from medqn_tianshou.algorithm.consolidation import ComputeReturns, network_input
 from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
 from medqn_tianshou.fast.acting import Actor
+from medqn_tianshou.fast.batches import MiniBatch, StoredBatch, StoredBatches
 from medqn_tianshou.fast.flat import FlatNetwork
-from medqn_tianshou.fast.known import KnownNetwork, KnownNetworks, keeps, samples_as
-from medqn_tianshou.fast.learner import MiniBatch, SmallLearner
+from medqn_tianshou.fast.known import KnownMethods, KnownNetwork, KnownNetworks, samples_as
+from medqn_tianshou.fast.learner import SmallLearner
 from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
 from medqn_tianshou.host.api import ACTING, EVALUATING, UPDATING, MeDQNTrainingStats
@@ -47,7 +48,7 @@ class FastMeDQNPolicy(MeDQN):
         action_space: Any = self.action_space
         self.max_action_num = int(action_space.n)  # known before the first forward pass
         self.compiled = compiled
-        self._learner = SmallLearner()
+        self._learner, self._stored = SmallLearner(), StoredBatches()
         self._networks = KnownNetworks(flatten=compiled)
         self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
         self._samples: deque[Sample] = deque()
@@ -63,12 +64,6 @@ class FastMeDQNPolicy(MeDQN):
     @staticmethod
     def _compile() -> None:
         """Skip Tianshou's compilation of functions that may never be called: it takes seconds."""
-
-    # Where the plain code must run.
-
-    def _is_plain(self) -> bool:
-        """Whether nothing replaces a method that an update with :class:`SingleFetch` skips."""
-        return keeps(self, _UPDATING) and keeps(self.acting, EVALUATING)
 
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
         """Return what is known of both networks; None where they must be evaluated plainly."""
@@ -100,9 +95,9 @@ class FastMeDQNPolicy(MeDQN):
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
-        if not keeps(self.acting, ACTING):
+        if not _ACTING.are_kept_by(self.acting):
             return None
-        network = self.model if model is None else model
+        network: Any = self.model if model is None else model
         return Actor(
             network,
             self._networks.of(network),
@@ -115,45 +110,60 @@ class FastMeDQNPolicy(MeDQN):
 
     def update(self, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
+        start = time.time()
         given = _UPDATE.bind(self, *args, **kwargs)
         sample_size, buffer = given.arguments["sample_size"], given.arguments["buffer"]
         self._samples.clear()
-        if buffer is not None and SingleFetch.suits(buffer) and self._is_plain():
+        if (
+            buffer is not None
+            and SingleFetch.suits(buffer)
+            and _UPDATING.are_kept_by(self)
+            and _EVALUATING.are_kept_by(self.acting)
+        ):
             known = self._known()
             if known is not None:
-                from_buffer = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
-                sample_states = partial(self._sample_indices, buffer) if from_buffer else None
-                fetch = SingleFetch(buffer, self.n_step, sample_states)
                 # Other losses take torch's passes throughout: equal networks have distance 0.
-                if (
+                at_once = (
                     self.compiled
                     and self.consolidation_kind == "mse"
                     and self.huber_delta in (None, 1.0)
                     and self.is_within_training_step
                     and self._learner.suits(*known, self.torch_optim)
-                ):
-                    stats = self._update_at_once(sample_size, fetch, known[1])
-                    if stats is not None:
-                        return stats
+                )
+                batch: MiniBatch | StoredBatch | None = None
+                if at_once:
+                    self.__dict__["_buffer"] = weakref.ref(buffer)
+                    batch = self._stored.draw(buffer, cast(Any, known[0].flat), sample_size, self)
+                if batch is None:
+                    is_real = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
+                    draw_states = partial(self._sample_indices, buffer) if is_real else None
+                    fetch = SingleFetch(buffer, self.n_step, draw_states)
+                    batch = self._mini_batch(sample_size, fetch) if at_once else None
+                if batch is not None:
+                    stats = self._update_at_once(batch, known[1])
+                    stats.train_time = time.time() - start
+                    return stats
                 given.arguments["buffer"] = fetch
         try:
             return super().update(*given.args[1:], **given.kwargs)
         finally:
             self._samples.clear()  # which belong to the buffer
 
-    def _update_at_once(
-        self, sample_size: int | None, fetch: SingleFetch, target: KnownNetwork
-    ) -> MeDQNTrainingStats | None:
-        """Take all gradient steps in one call; return None where observations do not fit."""
-        start = time.time()
+    def _mini_batch(self, sample_size: int | None, fetch: SingleFetch) -> MiniBatch | None:
+        """Fetch a mini-batch for :meth:`_update_at_once`; None where observations do not fit."""
         indices, obs, obs_next = fetch.fetch(sample_size)
-        self.__dict__["_buffer"] = weakref.ref(fetch.buffer)
         states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
         act: Any = fetch.steps.act_I
         batch = MiniBatch(obs, act, *nstep_terms(fetch.steps, self.gamma), obs_next, states)
-        if not self._learner.takes(batch):
-            fetch.states = self._by_epoch(states)
-            return None
+        if self._learner.takes(batch):
+            return batch
+        fetch.states = self._by_epoch(states)
+        return None
+
+    def _update_at_once(
+        self, batch: MiniBatch | StoredBatch, target: KnownNetwork
+    ) -> MeDQNTrainingStats:
+        """Take all gradient steps in one call."""
         self._warn_of_unknown_time()
         epochs = self.consolidation_epochs
         td_loss, loss, consolidation = self._learner.update(
@@ -169,10 +179,9 @@ class FastMeDQNPolicy(MeDQN):
             max_norm=self.max_grad_norm,
         )
         self.__dict__["_iter"] += epochs
-        stats = self._stats(td_loss, loss, None if states is None else consolidation)
+        stats = self._stats(td_loss, loss, None if batch.states is None else consolidation)
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
-        stats.train_time = time.time() - start
         return stats
 
     def _sample_indices(self, buffer: ReplayBuffer, batch_size: int) -> list[NDArray[np.int_]]:
@@ -238,7 +247,7 @@ class FastMeDQNPolicy(MeDQN):
 
     def _take_gradient_steps(self, batch: RolloutBatchProtocol) -> MeDQNTrainingStats:
         """Take the gradient steps of the base class; inspect the networks once for all."""
-        known = self._known() if keeps(self.acting, EVALUATING) else None
+        known = self._known() if _EVALUATING.are_kept_by(self.acting) else None
         self.__dict__["_inspected"] = known  # nn.Module's own assignment is slow
         try:
             return super()._take_gradient_steps(batch)
@@ -277,11 +286,14 @@ class FastMeDQNPolicy(MeDQN):
 FastMeDQN = FastMeDQNPolicy
 """The name with Tianshou 2."""
 _UPDATE = inspect.signature(MeDQN.update)  # its arguments change places between versions
-_UPDATING = {
-    name: getattr(FastMeDQNPolicy, name)
-    for name in (
-        *UPDATING, "_prepare", "_take_gradient_steps", "sync_weight", "_forward", "_differentiate",
-        "_action_values", "_stats",
-    )
-}  # fmt: skip
+_EVALUATING, _ACTING = KnownMethods(**EVALUATING), KnownMethods(**ACTING)
+_UPDATING = KnownMethods(
+    **{
+        name: getattr(FastMeDQNPolicy, name)
+        for name in (
+            *UPDATING, "_prepare", "_take_gradient_steps", "sync_weight", "_forward",
+            "_differentiate", "_action_values", "_stats",
+        )
+    }
+)  # fmt: skip
 """What an update with :class:`SingleFetch`, or in one call of compiled code, stands for."""

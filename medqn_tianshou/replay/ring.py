@@ -74,8 +74,13 @@ class RingReplayBuffer(VectorReplayBuffer):
 
     def sample_indices(self, batch_size: int | None) -> Index:
         """Sample as Tianshou does; with one environment there is none to choose."""
-        if self.is_plain and batch_size is not None:
-            return np.asarray(self.buffers[0].sample_indices(batch_size))
+        part = self.buffers[0]
+        if self.is_plain and batch_size is not None and part._size:
+            if batch_size > 0:  # what choice() calls
+                return np.asarray(part._random_state.randint(part._size, size=batch_size))
+            if batch_size == 0:  # all, the oldest first
+                start = part._insertion_idx if part._size == part.maxsize else 0
+                return np.asarray(np.arange(start, start + part._size) % part.maxsize)
         return super().sample_indices(batch_size)
 
     def fetch(
