@@ -1,7 +1,7 @@
 """Tianshou 2's own DQN on Atari, with its ``VectorReplayBuffer`` and with ours.
 
 Run it as ``python -m benchmarks.memory.tianshou2``, with Tianshou 2. Random play fills the buffer;
-at each size, Tianshou's trainer collects and asks the buffer for missing values, as it does throughout.
+at each size, Tianshou's trainer collects and asks the buffer for missing values, as it always does.
 """
 
 import argparse
