@@ -14,12 +14,16 @@ with loading():
     import torch
 
     from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork
-    from medqn_tianshou.algorithm.samplers import make_state_sampler
     from medqn_tianshou.commands.flags import make_train_parser
     from medqn_tianshou.commands.train import parse_run, run_training
     from medqn_tianshou.envs.atari import make_atari_envs
     from medqn_tianshou.experiments.atari import ATARI
-    from medqn_tianshou.training.build import load_parameters, make_collector, make_training
+    from medqn_tianshou.training.build import (
+        load_parameters,
+        make_collector,
+        make_sampler,
+        make_training,
+    )
     from medqn_tianshou.training.replay_memory import make_replay
     from medqn_tianshou.training.seeding import seed_everything
 
@@ -62,9 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             is_double=s.double,
             clip_loss_grad=s.huber,
             # The consolidation: on which states, and how strong by environment step.
-            state_sampler=make_state_sampler(
-                s.sampling, observation_space=observation_space, seed=seeds.state_sampler
-            ),
+            state_sampler=make_sampler(s, observation_space, seeds.state_sampler),
             consolidation_coef=LinearSchedule(s.lambda_start, s.lambda_end, s.lambda_steps),
             consolidation_epochs=s.consolidation_epochs,
             consolidation_batch_size=s.consolidation_batch_size,

@@ -28,6 +28,7 @@ SECTIONS = {
     ),
     "Where states come from": (
         "StateSampler", "RealStateSampler", "UniformStateSampler", "MixedStateSampler",
+        "ReservoirStateSampler",
     ),
     "Schedules": ("LinearSchedule", "ConstantSchedule"),
     "Replay": (

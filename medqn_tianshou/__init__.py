@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         CompactVectorReplayBuffer,
         ReplayFileError,
     )
+    from medqn_tianshou.replay.reservoir import ReservoirStateSampler
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
     from medqn_tianshou.startup import prepare_process
     from medqn_tianshou.training.highlevel import (
@@ -60,6 +61,7 @@ __all__ = [
     "OverlappingCollector",
     "RealStateSampler",
     "ReplayFileError",
+    "ReservoirStateSampler",
     "StateSampler",
     "UniformStateSampler",
     "__version__",
@@ -88,6 +90,7 @@ _MODULES = {
         "CompactVectorReplayBuffer",
         "ReplayFileError",
     ),
+    "replay.reservoir": ("ReservoirStateSampler",),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
     "startup": ("prepare_process",),
     "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),

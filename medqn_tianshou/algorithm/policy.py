@@ -155,11 +155,9 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         JSON as a tensor, because code that handles state dicts expects tensors in them.
         """
         sampler = self.state_sampler
-        state = {
-            "gradient_steps": self._iter,
-            "sampler": type(sampler).__name__,
-            "sampler_state": sampler.state_dict(),
-        }
+        state: dict[str, Any] = {"gradient_steps": self._iter, "sampler": type(sampler).__name__}
+        if getattr(sampler, "saved_with_policy", True):
+            state["sampler_state"] = sampler.state_dict()
         text = json.dumps(state, default=lambda array: array.tolist())
         return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
 
@@ -173,7 +171,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             return
         content = json.loads(bytes(state.tolist()))
         self.set_gradient_steps(content["gradient_steps"])
-        if content["sampler"] == type(self.state_sampler).__name__:
+        if "sampler_state" in content and content["sampler"] == type(self.state_sampler).__name__:
             self.state_sampler.load_state_dict(content["sampler_state"])
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
-from medqn_tianshou.algorithm.samplers import make_state_sampler
+from medqn_tianshou.algorithm.samplers import StateSampler, make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
@@ -18,11 +18,14 @@ from medqn_tianshou.envs.state import describe_resume
 from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.files.extras import installed_command
+from medqn_tianshou.replay.reservoir import ReservoirStateSampler
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
+from medqn_tianshou.training.consolidation import STATE_BUFFER_SIZE
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
+from medqn_tianshou.training.memory_plan import predict_states
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
@@ -52,9 +55,7 @@ def build_policy(
         target_update_freq=settings.target_copy_gradient_steps or sys.maxsize,
         is_double=settings.double,
         clip_loss_grad=settings.huber,
-        state_sampler=make_state_sampler(
-            settings.sampling, observation_space=observation_space, seed=sampler_seed
-        ),
+        state_sampler=make_sampler(settings, observation_space, sampler_seed),
         consolidation_coef=LinearSchedule(
             settings.lambda_start, settings.lambda_end, settings.lambda_steps
         ),
@@ -63,6 +64,22 @@ def build_policy(
         consolidation_loss=settings.consolidation_loss,
         consolidation_reduction=settings.consolidation_reduction,
         max_grad_norm=settings.max_grad_norm or None,
+    )
+
+
+def make_sampler(
+    settings: TrainingSettings, observation_space: gym.Space[Any], seed: int
+) -> StateSampler:
+    """Build the sampler of the states to consolidate on."""
+    if settings.sampling != "reservoir":
+        sampling = settings.sampling
+        return make_state_sampler(sampling, observation_space=observation_space, seed=seed)
+    nbytes = predict_states(settings, observation_space)
+    return ReservoirStateSampler(
+        observation_space=observation_space,
+        capacity=settings.state_buffer_size or STATE_BUFFER_SIZE,
+        max_bytes=None if settings.memory is None else nbytes,  # a plan has to hold
+        seed=seed,
     )
 
 

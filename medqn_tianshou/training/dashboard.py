@@ -11,6 +11,8 @@ from torch.utils.tensorboard.summary import hparams
 
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import ObservationBuffer, Observations, RealStateSampler
+from medqn_tianshou.replay.reservoir import ReservoirStateSampler
+from medqn_tianshou.training.memory import MB
 
 PROBE_STATES = 64
 """Two passes over these cost the time of one update, every thousand environment steps."""
@@ -41,6 +43,7 @@ LAYOUT = {
     "memory": {
         "process, MB": _chart("memory/rss_mb", "memory/peak_rss_mb", "memory/children_rss_mb"),
         "replay buffer, MB": _chart("memory/buffer_mb"),
+        "reservoir of states, MB": _chart("memory/state_buffer_mb"),
         "CUDA, MB": _chart("memory/cuda_mb", "memory/peak_cuda_mb"),
     },
 }
@@ -115,6 +118,19 @@ class Probe:
         """Continue from what :meth:`state_dict` returned."""
         self._states, self._greedy_B = state["states"], state["greedy"]
         self._next_sample = int(state.get("next_sample", 0))  # earlier versions have none
+
+
+def policy_figures(policy: MeDQNPolicy) -> dict[str, float]:
+    """Return what a policy itself knows of its consolidation: lambda, and the size of a reservoir.
+
+    :return: values by their tags.
+    """
+    figures = {"train/consolidation_coef": policy.consolidation_coef}
+    sampler = policy.state_sampler
+    if isinstance(sampler, ReservoirStateSampler):
+        figures["memory/state_buffer_mb"] = sampler.nbytes / MB
+        figures["memory/state_buffer_states"] = len(sampler)
+    return figures
 
 
 METRICS = (

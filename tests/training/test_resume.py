@@ -38,6 +38,8 @@ pytestmark = pytest.mark.slow
             )
         ),
         ("minatar", f"--game breakout --algo medqn-u {LOWDIM} --overlap"),
+        ("minatar", f"--game breakout --algo medqn-u {LOWDIM} --sampling reservoir"),
+        ("lowdim", f"--task Catcher {LOWDIM} --sampling reservoir --state-buffer-size 50"),
         ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --eval-every 90 --eps-test 0.2"),
     ],
 )
@@ -61,6 +63,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
         ("--env-backend ale --test-num 1 --sampling mixed", 12),
         ("--test-num 2 --algo dqn --overlap --dueling", 33),
         ("--test-num 1 --replay raw --n-step 2", 28),
+        ("--env-backend ale --test-num 1 --sampling reservoir --state-buffer-size 70", 28),
         ("--env-backend ale --training-num 2 --test-num 2", 28),
         ("--env-backend ale --training-num 2 --test-num 1 --overlap --eps-test 0.9", 30),
     ],

@@ -1,0 +1,61 @@
+"""The settings of the consolidation: what follows from others, and what is refused."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from medqn_tianshou import ReservoirStateSampler
+from medqn_tianshou.experiments.minatar import MINATAR
+from medqn_tianshou.training.build import make_sampler
+from medqn_tianshou.training.dashboard import policy_figures
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.memory_plan import plan_memory, predict_states
+
+CELLS = spaces.MultiBinary((4, 10, 10))
+CELLS.dtype = np.dtype(np.bool_)
+
+
+def test_a_reservoir_has_a_size_and_other_samplers_have_none():
+    assert MINATAR.settings(algo="medqn-u").state_buffer_size is None
+    reservoir = MINATAR.settings(algo="medqn-u", sampling="reservoir")
+    assert reservoir.state_buffer_size == 10_000
+    assert reservoir.uses_whole_buffer
+    sampler = make_sampler(reservoir, CELLS, 0)
+    assert isinstance(sampler, ReservoirStateSampler)
+    assert sampler.capacity == 10_000
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"algo": "medqn-r", "state_buffer_size": 5}, "add --sampling reservoir"),
+        ({"algo": "dqn", "sampling": "reservoir"}, "has no use with --algo dqn"),
+        ({"algo": "medqn-r", "sampling": "reservoir", "state_buffer_size": 0}, "at least 1"),
+    ],
+)
+def test_what_has_no_use_is_refused(options, error):
+    with pytest.raises(ConfigError, match=error):
+        MINATAR.settings(**options)
+
+
+def test_a_memory_plan_includes_the_reservoir_and_caps_it():
+    options = {"algo": "medqn-r", "memory": 10**9}
+    plain = MINATAR.settings(**options)
+    reservoir = MINATAR.settings(**options, sampling="reservoir", state_buffer_size=400_000)
+    planned = [plan_memory(settings, CELLS, rss=0) for settings in (plain, reservoir)]
+    nbytes = predict_states(reservoir, CELLS)
+    assert nbytes == 400_000 * (50 + 20)
+    assert planned[1].process - planned[0].process == planned[0].room - planned[1].room == nbytes
+    sampler = make_sampler(reservoir, CELLS, 0)
+    assert isinstance(sampler, ReservoirStateSampler)
+    assert sampler._max_bytes == nbytes
+
+
+def test_the_log_has_the_size_of_a_reservoir(tmp_path):
+    settings = MINATAR.settings(algo="medqn-u", sampling="reservoir")
+    envs = MINATAR.make_train_envs(settings, 0)
+    policy = MINATAR.make_policy(settings, envs=envs, sampler_seed=0, device="cpu")
+    policy.state_sampler.observe(np.zeros((3, 4, 10, 10), np.bool_))
+    figures = policy_figures(policy)
+    assert figures["memory/state_buffer_states"] == 3
+    assert figures["memory/state_buffer_mb"] > 0
