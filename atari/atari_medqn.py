@@ -13,13 +13,14 @@ prepare_process()  # before anything imports torch
 with loading():
     import torch
 
-    from medqn_tianshou import FastMeDQNPolicy, LinearSchedule, NatureQNetwork
+    from medqn_tianshou import FastMeDQNPolicy, NatureQNetwork
     from medqn_tianshou.commands.flags import make_train_parser
     from medqn_tianshou.commands.train import parse_run, run_training
     from medqn_tianshou.envs.atari import make_atari_envs
     from medqn_tianshou.experiments.atari import ATARI
     from medqn_tianshou.training.build import (
         load_parameters,
+        make_coefficient,
         make_collector,
         make_sampler,
         make_training,
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clip_loss_grad=s.huber,
             # The consolidation: on which states, and how strong by environment step.
             state_sampler=make_sampler(s, observation_space, seeds.state_sampler),
-            consolidation_coef=LinearSchedule(s.lambda_start, s.lambda_end, s.lambda_steps),
+            consolidation_coef=make_coefficient(s),
             consolidation_epochs=s.consolidation_epochs,
             consolidation_batch_size=s.consolidation_batch_size,
             consolidation_loss=s.consolidation_loss,

@@ -30,7 +30,9 @@ SECTIONS = {
         "StateSampler", "RealStateSampler", "UniformStateSampler", "MixedStateSampler",
         "ReservoirStateSampler",
     ),
-    "Schedules": ("LinearSchedule", "ConstantSchedule"),
+    "Schedules": (
+        "LinearSchedule", "ConstantSchedule", "AdaptiveCoefficient", "relative_drift",
+    ),
     "Replay": (
         "CompactVectorReplayBuffer", "CompactPrioritizedVectorReplayBuffer", "ReplayFileError",
         "seed_replay_buffer",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from medqn_tianshou.version import __version__
 
 if TYPE_CHECKING:
+    from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient, relative_drift
     from medqn_tianshou.algorithm.loss import consolidation_loss
     from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
     from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
+    "AdaptiveCoefficient",
     "CompactPrioritizedVectorReplayBuffer",
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
@@ -67,10 +69,12 @@ __all__ = [
     "__version__",
     "consolidation_loss",
     "prepare_process",
+    "relative_drift",
     "seed_replay_buffer",
 ]
 
 _MODULES = {
+    "algorithm.adaptive": ("AdaptiveCoefficient", "relative_drift"),
     "algorithm.loss": ("consolidation_loss",),
     "algorithm.networks": ("MinAtarQNetwork", "MLPQNetwork", "NatureQNetwork"),
     "algorithm.policy": ("MeDQNPolicy", "MeDQNTrainingStats"),

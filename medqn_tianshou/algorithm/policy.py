@@ -17,6 +17,7 @@ from tianshou.policy import DQNPolicy
 from tianshou.policy.base import TLearningRateScheduler
 from torch.nn import functional as F  # noqa: N812
 
+from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient, relative_drift
 from medqn_tianshou.algorithm.loss import (
     ConsolidationKind,
     Reduction,
@@ -24,7 +25,7 @@ from medqn_tianshou.algorithm.loss import (
     validate_consolidation_options,
 )
 from medqn_tianshou.algorithm.samplers import RealStateSampler, StateSampler
-from medqn_tianshou.algorithm.schedules import ConstantSchedule, Schedule
+from medqn_tianshou.algorithm.schedules import ConstantSchedule, Schedule, require_coef
 from medqn_tianshou.algorithm.stats import MeDQNTrainingStats, NonFiniteLossError
 
 __all__ = ["MeDQNPolicy", "MeDQNTrainingStats", "NonFiniteLossError"]
@@ -32,7 +33,7 @@ __all__ = ["MeDQNPolicy", "MeDQNTrainingStats", "NonFiniteLossError"]
 EXTRA_STATE = "_extra_state"
 """The key in ``state_dict`` under which torch stores what is not a parameter."""
 Terms = list[Any]
-"""TD loss, total loss and, where it is computed, consolidation loss of one gradient step."""
+"""TD loss and total loss of one gradient step; with consolidation, also its loss and the drift."""
 
 
 class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
@@ -53,13 +54,15 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
     :param is_double: use double DQN; the paper's experiments do not.
     :param clip_loss_grad: Huber TD loss. Unlike the base class, it respects prioritized weights.
     :param state_sampler: samples the states to consolidate on; None is :class:`RealStateSampler`.
-    :param consolidation_coef: the paper's lambda, a number or a schedule by environment step.
+    :param consolidation_coef: the paper's lambda, a number, a schedule by environment step, or an
+        :class:`AdaptiveCoefficient`.
     :param consolidation_epochs: the paper's E: gradient steps per mini-batch. The TD targets are
         computed once per mini-batch; the consolidation states are sampled for each gradient step.
     :param consolidation_batch_size: number of consolidation states; None is the batch size.
     :param consolidation_loss: ``"mse"``, ``"huber"`` or ``"kl"``.
     :param consolidation_reduction: ``"mean"`` or ``"sum"`` over actions.
     :param max_grad_norm: clip the gradient to this norm; None does not clip.
+    :param host_options: arguments of Tianshou's policy that a subclass consolidates.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         consolidation_loss: ConsolidationKind = "mse",
         consolidation_reduction: Reduction = "mean",
         max_grad_norm: float | None = None,
+        **host_options: Any,
     ) -> None:
         for name, value in (
             ("consolidation_epochs", consolidation_epochs),
@@ -108,6 +112,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             clip_loss_grad=clip_loss_grad,
             observation_space=observation_space,
             lr_scheduler=lr_scheduler,
+            **host_options,
         )
         self.state_sampler = RealStateSampler() if state_sampler is None else state_sampler
         self.consolidation_epochs = consolidation_epochs
@@ -118,8 +123,9 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self._schedule: Schedule
         if callable(consolidation_coef):
             self._schedule = consolidation_coef
-            self._env_step_is_known = isinstance(consolidation_coef, ConstantSchedule)
-            self._coef = _require_coef(consolidation_coef(0))
+            timeless = ConstantSchedule | AdaptiveCoefficient
+            self._env_step_is_known = isinstance(consolidation_coef, timeless)
+            self._coef = require_coef(consolidation_coef(0))
         else:
             self.set_consolidation_coef(consolidation_coef)
         self._buffer: Callable[[], Any] = _no_buffer
@@ -131,13 +137,18 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
 
     def set_consolidation_coef(self, value: float) -> None:
         """Fix the coefficient; this replaces any schedule."""
-        self._coef = _require_coef(value)
+        self._coef = require_coef(value)
         self._schedule = ConstantSchedule(self._coef)
         self._env_step_is_known = True
 
+    @property
+    def adaptive_coef(self) -> AdaptiveCoefficient | None:
+        """What adapts the coefficient; None where it follows the time alone."""
+        return self._schedule if isinstance(self._schedule, AdaptiveCoefficient) else None
+
     def set_env_step(self, env_step: int) -> None:
         """Set the coefficient to its schedule's value; to be called in ``train_fn``."""
-        self._coef = _require_coef(self._schedule(env_step))
+        self._coef = require_coef(self._schedule(env_step))
         self._env_step_is_known = True
 
     @property
@@ -158,6 +169,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         state: dict[str, Any] = {"gradient_steps": self._iter, "sampler": type(sampler).__name__}
         if getattr(sampler, "saved_with_policy", True):
             state["sampler_state"] = sampler.state_dict()
+        if self.adaptive_coef is not None:
+            state["coef"] = self._coef
         text = json.dumps(state, default=lambda array: array.tolist())
         return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
 
@@ -173,6 +186,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
         self.set_gradient_steps(content["gradient_steps"])
         if "sampler_state" in content and content["sampler"] == type(self.state_sampler).__name__:
             self.state_sampler.load_state_dict(content["sampler_state"])
+        if self.adaptive_coef is not None and "coef" in content:
+            self._coef = self.adaptive_coef.load(content["coef"])
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         state_dict.setdefault(f"{prefix}{EXTRA_STATE}", None)  # not an error where it is missing
@@ -221,19 +236,23 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
                 stacklevel=3,
             )
 
-    def _stats(
-        self, td_loss: float, loss: float, consolidation: float | None = None
-    ) -> MeDQNTrainingStats:
+    def _stats(self, td_loss: float, loss: float, *of_states: float) -> MeDQNTrainingStats:
+        """Report an update, after which an adaptive coefficient moves."""
+        consolidation, drift = of_states or (None, None)
         if not isfinite(loss):
             raise NonFiniteLossError(
                 f"the loss is {loss} at gradient step {self._iter} (TD loss {td_loss:g})"
             )
-        return MeDQNTrainingStats(
+        stats = MeDQNTrainingStats(
             td_loss=td_loss,
             loss=loss,
             consolidation_loss=consolidation,
             consolidation_coef=self._coef,
+            consolidation_drift=drift,
         )
+        if self.adaptive_coef is not None and drift is not None:
+            self._coef = self.adaptive_coef.follow(drift)
+        return stats
 
     def _differentiate(
         self, batch: RolloutBatchProtocol, weight_B: Any
@@ -252,7 +271,8 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats]):
             distance = consolidation_loss(
                 *consolidation, kind=self.consolidation_kind, reduction=self.consolidation_reduction
             )
-            terms = [td_loss, td_loss + self._coef * distance, distance]
+            total = td_loss + self._coef * distance
+            terms = [td_loss, total, distance, relative_drift(*consolidation)]
         self.optim.zero_grad()
         terms[1].backward()
         if self.max_grad_norm is not None:
@@ -278,9 +298,3 @@ def _no_buffer() -> None:
 def network_input(obs: Any) -> Any:
     """Return the observation itself, where Tianshou wraps it together with an action mask."""
     return obs.obs if hasattr(obs, "obs") else obs
-
-
-def _require_coef(value: float) -> float:
-    if not (isfinite(value) and value >= 0):
-        raise ValueError(f"consolidation_coef={value} must be a number of at least 0")
-    return float(value)

@@ -149,7 +149,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             return None
         self._warn_of_unknown_time()
         epochs = self.consolidation_epochs
-        td_loss, loss, consolidation = self._learner.update(
+        td_loss, loss, *of_states = self._learner.update(
             batch,
             cast(FlatNetwork, target.flat),
             epochs=epochs,
@@ -162,7 +162,7 @@ class FastMeDQNPolicy(MeDQNPolicy):
             max_norm=self.max_grad_norm,
         )
         self.__dict__["_iter"] += epochs
-        stats = self._stats(td_loss, loss, None if states is None else consolidation)
+        stats = self._stats(td_loss, loss, *([] if states is None else of_states))
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
         stats.train_time = time.time() - start

@@ -9,6 +9,7 @@ import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
+from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient
 from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import StateSampler, make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
@@ -21,7 +22,7 @@ from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.replay.reservoir import ReservoirStateSampler
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
-from medqn_tianshou.training.consolidation import STATE_BUFFER_SIZE
+from medqn_tianshou.training.consolidation import DRIFT, HIGH, LOW, STATE_BUFFER_SIZE
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
@@ -56,15 +57,22 @@ def build_policy(
         is_double=settings.double,
         clip_loss_grad=settings.huber,
         state_sampler=make_sampler(settings, observation_space, sampler_seed),
-        consolidation_coef=LinearSchedule(
-            settings.lambda_start, settings.lambda_end, settings.lambda_steps
-        ),
+        consolidation_coef=make_coefficient(settings),
         consolidation_epochs=settings.consolidation_epochs,
         consolidation_batch_size=settings.consolidation_batch_size,
         consolidation_loss=settings.consolidation_loss,
         consolidation_reduction=settings.consolidation_reduction,
         max_grad_norm=settings.max_grad_norm or None,
     )
+
+
+def make_coefficient(settings: TrainingSettings) -> LinearSchedule | AdaptiveCoefficient:
+    """Build the schedule of lambda."""
+    if settings.lambda_schedule == "auto":
+        return AdaptiveCoefficient(
+            settings.drift or DRIFT, start=settings.lambda_start, low=LOW, high=HIGH
+        )
+    return LinearSchedule(settings.lambda_start, settings.lambda_end, settings.lambda_steps)
 
 
 def make_sampler(
@@ -212,7 +220,9 @@ def _take_threads(count: int | None) -> None:
 
 def _describe_lambda(settings: TrainingSettings) -> str:
     """Say how lambda rises, and how far it gets in a run that is shorter than its schedule."""
-    schedule = LinearSchedule(settings.lambda_start, settings.lambda_end, settings.lambda_steps)
+    schedule = make_coefficient(settings)
+    if isinstance(schedule, AdaptiveCoefficient):
+        return f"lambda {schedule.low:g} to {schedule.high:g}, to hold a drift of {settings.drift}"
     if schedule.start == schedule.end:
         return f"lambda {schedule.end:g}"
     length = f"{schedule.duration_env_steps:,} env steps"

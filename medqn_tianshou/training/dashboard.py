@@ -29,6 +29,7 @@ LAYOUT = {
         "evaluation return": _chart("test/returns_stat/mean"),
         "loss: TD, consolidation": _chart("update/td_loss", "update/consolidation_loss"),
         "lambda": _chart("train/consolidation_coef"),
+        "drift on the consolidation states": _chart("update/consolidation_drift"),
         "epsilon": _chart("train/epsilon"),
     },
     "Q values on the probe states": {

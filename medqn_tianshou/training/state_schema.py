@@ -93,7 +93,8 @@ def _policy(policy: MeDQNPolicy) -> Check:
             "gradient_steps": whole(),
             "eps": number(0, 1),
             "sampler": anything,
-        }
+        },
+        others=("coef",),  # older checkpoints have none
     )
 
 

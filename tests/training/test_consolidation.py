@@ -5,11 +5,14 @@ import pytest
 from gymnasium import spaces
 
 from medqn_tianshou import ReservoirStateSampler
+from medqn_tianshou.algorithm import adaptive
 from medqn_tianshou.experiments.minatar import MINATAR
-from medqn_tianshou.training.build import make_sampler
+from medqn_tianshou.training import consolidation
+from medqn_tianshou.training.build import make_coefficient, make_sampler
 from medqn_tianshou.training.dashboard import policy_figures
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.memory_plan import plan_memory, predict_states
+from medqn_tianshou.training.run_config import difference
 
 CELLS = spaces.MultiBinary((4, 10, 10))
 CELLS.dtype = np.dtype(np.bool_)
@@ -29,6 +32,12 @@ def test_a_reservoir_has_a_size_and_other_samplers_have_none():
     ("options", "error"),
     [
         ({"algo": "medqn-r", "state_buffer_size": 5}, "add --sampling reservoir"),
+        ({"algo": "medqn-r", "drift": 0.1}, "add --lambda auto"),
+        ({"algo": "dqn", "lambda_schedule": "auto"}, "has no use with --algo dqn"),
+        (
+            {"algo": "medqn-r", "lambda_schedule": "auto", "lambda_start": 0.0},
+            "not within 0.001 to 8",
+        ),
         ({"algo": "dqn", "sampling": "reservoir"}, "has no use with --algo dqn"),
         ({"algo": "medqn-r", "sampling": "reservoir", "state_buffer_size": 0}, "at least 1"),
     ],
@@ -36,6 +45,20 @@ def test_a_reservoir_has_a_size_and_other_samplers_have_none():
 def test_what_has_no_use_is_refused(options, error):
     with pytest.raises(ConfigError, match=error):
         MINATAR.settings(**options)
+
+
+def test_the_limits_of_an_adaptive_lambda_are_those_of_the_algorithm():
+    assert (consolidation.LOW, consolidation.HIGH) == (adaptive.LOW, adaptive.HIGH)
+    coef = make_coefficient(MINATAR.settings(algo="medqn-r", lambda_schedule="auto", drift=0.2))
+    assert coef == adaptive.AdaptiveCoefficient(0.2, start=0.01)
+
+
+def test_a_run_of_an_earlier_version_had_a_linear_lambda():
+    settings = MINATAR.settings(algo="medqn-r")
+    earlier = {name: v for name, v in settings.identity.items() if name != "lambda_schedule"}
+    assert difference(earlier, settings.identity) is None
+    adapts = MINATAR.settings(algo="medqn-r", lambda_schedule="auto")
+    assert difference(earlier, adapts.identity) is not None
 
 
 def test_a_memory_plan_includes_the_reservoir_and_caps_it():
