@@ -49,31 +49,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         observation_space = train_envs.observation_space[0]
         action_space = train_envs.action_space[0]
 
-        network = NatureQNetwork(
-            observation_shape=observation_space.shape,
-            action_count=action_space.n,
-            dueling=s.dueling,
-            scale_uint8=bool(s.scale_obs),
-            channels_last=torch.device(device).type == "cpu",
-        ).to(device)
-        policy = FastMeDQNPolicy(
-            model=network,
-            optim=torch.optim.Adam(network.parameters(), lr=s.lr, fused=True),
-            action_space=action_space,
-            observation_space=observation_space,
-            discount_factor=s.gamma,
-            estimation_step=s.n_step,
-            target_update_freq=s.target_update_freq,
-            is_double=s.double,
-            clip_loss_grad=s.huber,
-            # The consolidation: on which states, and how strong by environment step.
-            state_sampler=make_sampler(s, observation_space, seeds.state_sampler),
-            consolidation_coef=make_coefficient(s),
-            consolidation_epochs=s.consolidation_epochs,
-            consolidation_batch_size=s.consolidation_batch_size,
-            consolidation_loss=s.consolidation_loss,
-            consolidation_reduction=s.consolidation_reduction,
-        )
+        if s.head != "dqn":
+            policy = ATARI.make_policy(
+                s, envs=train_envs, sampler_seed=seeds.state_sampler, device=device
+            )
+        else:
+            network = NatureQNetwork(
+                observation_shape=observation_space.shape,
+                action_count=action_space.n,
+                dueling=s.dueling,
+                scale_uint8=bool(s.scale_obs),
+                channels_last=torch.device(device).type == "cpu",
+            ).to(device)
+            policy = FastMeDQNPolicy(
+                model=network,
+                optim=torch.optim.Adam(network.parameters(), lr=s.lr, fused=True),
+                action_space=action_space,
+                observation_space=observation_space,
+                discount_factor=s.gamma,
+                estimation_step=s.n_step,
+                target_update_freq=s.target_update_freq,
+                is_double=s.double,
+                clip_loss_grad=s.huber,
+                # The consolidation: on which states, and how strong by environment step.
+                state_sampler=make_sampler(s, observation_space, seeds.state_sampler),
+                consolidation_coef=make_coefficient(s),
+                consolidation_epochs=s.consolidation_epochs,
+                consolidation_batch_size=s.consolidation_batch_size,
+                consolidation_loss=s.consolidation_loss,
+                consolidation_reduction=s.consolidation_reduction,
+            )
         if options.resume_path is not None:
             load_parameters(policy, options.resume_path)
 

@@ -26,6 +26,10 @@ SECTIONS = {
     "Policy and loss": (
         "MeDQNPolicy", "FastMeDQNPolicy", "MeDQNTrainingStats", "consolidation_loss",
     ),
+    "Distributions": (
+        "MeQRDQNPolicy", "MeC51Policy", "MeIQNPolicy", "MeRainbowPolicy", "wasserstein_loss",
+        "categorical_kl_loss", "QuantileNetwork", "CategoricalNetwork", "ImplicitQuantileNetwork",
+    ),
     "Where states come from": (
         "StateSampler", "RealStateSampler", "UniformStateSampler", "MixedStateSampler",
         "ReservoirStateSampler",

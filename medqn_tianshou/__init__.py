@@ -12,6 +12,18 @@ from medqn_tianshou.version import __version__
 
 if TYPE_CHECKING:
     from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient, relative_drift
+    from medqn_tianshou.algorithm.distances import categorical_kl_loss, wasserstein_loss
+    from medqn_tianshou.algorithm.distributional import (
+        MeC51Policy,
+        MeIQNPolicy,
+        MeQRDQNPolicy,
+        MeRainbowPolicy,
+    )
+    from medqn_tianshou.algorithm.heads import (
+        CategoricalNetwork,
+        ImplicitQuantileNetwork,
+        QuantileNetwork,
+    )
     from medqn_tianshou.algorithm.loss import consolidation_loss
     from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
     from medqn_tianshou.algorithm.policy import MeDQNPolicy, MeDQNTrainingStats
@@ -43,38 +55,55 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptiveCoefficient",
+    "CategoricalNetwork",
     "CompactPrioritizedVectorReplayBuffer",
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
     "FastMeDQNPolicy",
     "FusedRMSprop",
+    "ImplicitQuantileNetwork",
     "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
+    "MeC51Policy",
     "MeDQNAgentFactory",
     "MeDQNExperimentBuilder",
     "MeDQNParams",
     "MeDQNPolicy",
     "MeDQNTrainingStats",
+    "MeIQNPolicy",
+    "MeQRDQNPolicy",
+    "MeRainbowPolicy",
     "MemoryMonitor",
     "MinAtarQNetwork",
     "MixedStateSampler",
     "NatureQNetwork",
     "OverlappingCollector",
+    "QuantileNetwork",
     "RealStateSampler",
     "ReplayFileError",
     "ReservoirStateSampler",
     "StateSampler",
     "UniformStateSampler",
     "__version__",
+    "categorical_kl_loss",
     "consolidation_loss",
     "prepare_process",
     "relative_drift",
     "seed_replay_buffer",
+    "wasserstein_loss",
 ]
 
 _MODULES = {
     "algorithm.adaptive": ("AdaptiveCoefficient", "relative_drift"),
+    "algorithm.distances": ("categorical_kl_loss", "wasserstein_loss"),
+    "algorithm.distributional": (
+        "MeC51Policy",
+        "MeIQNPolicy",
+        "MeQRDQNPolicy",
+        "MeRainbowPolicy",
+    ),
+    "algorithm.heads": ("CategoricalNetwork", "ImplicitQuantileNetwork", "QuantileNetwork"),
     "algorithm.loss": ("consolidation_loss",),
     "algorithm.networks": ("MinAtarQNetwork", "MLPQNetwork", "NatureQNetwork"),
     "algorithm.policy": ("MeDQNPolicy", "MeDQNTrainingStats"),

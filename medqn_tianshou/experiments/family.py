@@ -10,6 +10,7 @@ import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
+from medqn_tianshou.algorithm.heads import make_head
 from medqn_tianshou.algorithm.networks import QNetwork
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.envs.single import SingleVectorEnv
@@ -95,12 +96,17 @@ class Family(ABC, Generic[S]):
 
         :param env: an environment, or whatever has its spaces.
         """
-        return self.network_class(
-            observation_shape=env.observation_space.shape or (),
-            action_count=int(env.action_space.n),
-            dueling=settings.dueling,
-            **self.network_options(settings, device),
-        ).to(device)
+
+        def make_body(outputs: int) -> QNetwork:
+            return self.network_class(
+                observation_shape=env.observation_space.shape or (),
+                action_count=outputs,
+                dueling=settings.dueling,
+                **self.network_options(settings, device),
+            )
+
+        head: Any = settings.head
+        return make_head(head, make_body, int(env.action_space.n)).to(device)
 
     def network_options(self, settings: S, device: str) -> dict[str, Any]:
         """Return the arguments of the network that other families' networks do not have."""

@@ -10,6 +10,7 @@ import torch
 from tianshou.env import BaseVectorEnv
 
 from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient
+from medqn_tianshou.algorithm.distributional import POLICIES
 from medqn_tianshou.algorithm.policy import EXTRA_STATE, MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import StateSampler, make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
@@ -45,7 +46,9 @@ def build_policy(
     sampler_seed: int,
 ) -> MeDQNPolicy:
     """Build the policy that the settings describe, with its optimizer."""
-    return FastMeDQNPolicy(
+    policy_class, head_options = POLICIES.get(settings.head, (FastMeDQNPolicy, {}))
+    return policy_class(
+        **head_options,
         model=model,
         optim=make_optimizer(model, settings.optimizer, settings.lr),
         action_space=action_space,

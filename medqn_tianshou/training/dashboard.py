@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.tensorboard.summary import hparams
 
+from medqn_tianshou.algorithm.networks import action_values
 from medqn_tianshou.algorithm.policy import MeDQNPolicy
 from medqn_tianshou.algorithm.samplers import ObservationBuffer, Observations, RealStateSampler
 from medqn_tianshou.replay.reservoir import ReservoirStateSampler
@@ -89,8 +90,9 @@ class Probe:
             if len(self._buffer) < self._size:
                 return {}
             self._sample(env_step)
-        q_BA: torch.Tensor = policy.model(self._states)[0]
-        target_q_BA: torch.Tensor = policy.model_old(self._states)[0]
+        states: Any = self._states
+        q_BA = action_values(policy.model, states)
+        target_q_BA = action_values(policy.model_old, states)
         values = {
             "q_mean": q_BA.max(dim=1).values.mean().item(),
             "q_abs_max": q_BA.abs().max().item(),
@@ -102,7 +104,8 @@ class Probe:
         self._greedy_B = greedy_B
         if env_step >= self._next_sample:
             self._sample(env_step)
-            new_q_BA: torch.Tensor = policy.model(self._states)[0]
+            states = self._states
+            new_q_BA = action_values(policy.model, states)
             self._greedy_B = new_q_BA.argmax(dim=1).cpu().numpy()
         return values
 

@@ -64,7 +64,7 @@ check_summary = fields(
 
 EARLIER_ALGORITHMS = {"medqn": "medqn-r"}
 """Names in the files of earlier versions: Atari's algorithm."""
-_ADDED = {"lambda_schedule": "linear"}
+_ADDED = {"lambda_schedule": "linear", "head": "dqn"}
 """Settings that earlier versions did not write, and what they stand for there."""
 _EARLIER_FOLDERS = {"medqn-r": "medqn-real"}
 

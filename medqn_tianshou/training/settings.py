@@ -29,6 +29,11 @@ Replay = Literal["compact", "raw"]
 Optimizer = Literal["adam", "rmsprop", "rmsprop-centered"]
 Initialization = Literal["torch", "kaiming", "kaiming-output"]
 
+Head = Annotated[
+    Literal["dqn", "qr", "c51", "iqn"],
+    Flag("what the network predicts: values, or distributions as QR-DQN, C51 or IQN", DQN),
+]
+
 NAMES = ("task", "algo", "seed")
 """What names a run; the values beside these have a source."""
 
@@ -71,7 +76,7 @@ class TrainingSettings(ConsolidationSettings):
     """The memory of a run beside its replay buffer, with torch for the CPU: the measured peak
     (docs/results/memory), and a tenth more."""
     # Where these are no settings of the family.
-    optimizer, max_grad_norm, return_window = "adam", 0.0, 100
+    optimizer, max_grad_norm, return_window, head = "adam", 0.0, 100, "dqn"
     options_class: ClassVar[type[RunOptions]] = RunOptions
     shorthands: ClassVar[type] = make_dataclass("NoShorthands", ())
     """Flags that stand for several settings, as a dataclass; :meth:`expand` replaces them."""
@@ -153,6 +158,12 @@ class TrainingSettings(ConsolidationSettings):
     def check(self) -> None:
         """Check the values against each other."""
         self.check_consolidation()
+        if self.head != "dqn":
+            ours = "the distributional heads"
+            self.require(not self.dueling, "dueling", f"is not for {ours}; take --head dqn")
+            self.require(not self.overlap, "overlap", f"is not for {ours}; leave it out")
+            remedy = f"is for values; {ours} have a distance of their own, leave it out"
+            self.require(self.consolidation_loss == "mse", "consolidation_loss", remedy)
         self.require(
             self.buffer_size >= self.batch_size,
             "buffer_size",

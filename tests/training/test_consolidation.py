@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from gymnasium import spaces
+from tianshou.data import Batch
 
 from medqn_tianshou import ReservoirStateSampler
 from medqn_tianshou.algorithm import adaptive
+from medqn_tianshou.algorithm.distributional import POLICIES
+from medqn_tianshou.algorithm.networks import action_values
 from medqn_tianshou.experiments.minatar import MINATAR
 from medqn_tianshou.training import consolidation
 from medqn_tianshou.training.build import make_coefficient, make_sampler
@@ -32,6 +35,9 @@ def test_a_reservoir_has_a_size_and_other_samplers_have_none():
     ("options", "error"),
     [
         ({"algo": "medqn-r", "state_buffer_size": 5}, "add --sampling reservoir"),
+        ({"head": "qr", "dueling": True}, "dueling .* is not for the distributional heads"),
+        ({"head": "iqn", "overlap": True}, "overlap .* is not for the distributional heads"),
+        ({"head": "c51", "consolidation_loss": "kl"}, "have a distance of their own"),
         ({"algo": "medqn-r", "drift": 0.1}, "add --lambda auto"),
         ({"algo": "dqn", "lambda_schedule": "auto"}, "has no use with --algo dqn"),
         (
@@ -53,9 +59,22 @@ def test_the_limits_of_an_adaptive_lambda_are_those_of_the_algorithm():
     assert coef == adaptive.AdaptiveCoefficient(0.2, start=0.01)
 
 
+@pytest.mark.parametrize("head", ["qr", "c51", "iqn"])
+def test_a_head_has_its_policy_and_its_network_acts(head):
+    settings = MINATAR.settings(algo="medqn-r", head=head)
+    envs = MINATAR.make_train_envs(settings, 0)
+    policy = MINATAR.make_policy(settings, envs=envs, sampler_seed=0, device="cpu")
+    assert type(policy) is POLICIES[head][0]
+    obs = np.stack([envs.observation_space[0].sample() for _ in range(3)]).astype(np.bool_)
+    assert action_values(policy.model, obs).shape == (3, 6)
+    assert policy(Batch(obs=obs, info=Batch())).act.shape == (3,)
+
+
 def test_a_run_of_an_earlier_version_had_a_linear_lambda():
     settings = MINATAR.settings(algo="medqn-r")
-    earlier = {name: v for name, v in settings.identity.items() if name != "lambda_schedule"}
+    earlier = {
+        name: v for name, v in settings.identity.items() if name not in ("lambda_schedule", "head")
+    }
     assert difference(earlier, settings.identity) is None
     adapts = MINATAR.settings(algo="medqn-r", lambda_schedule="auto")
     assert difference(earlier, adapts.identity) is not None

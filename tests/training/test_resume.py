@@ -41,6 +41,7 @@ pytestmark = pytest.mark.slow
         ("minatar", f"--game breakout --algo medqn-u {LOWDIM} --sampling reservoir"),
         ("lowdim", f"--task Catcher {LOWDIM} --sampling reservoir --state-buffer-size 50"),
         ("lowdim", f"--task Catcher {LOWDIM} --lambda auto --drift 0.01"),
+        ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --buffer-size 90 --head iqn"),
         ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --eval-every 90 --eps-test 0.2"),
     ],
 )

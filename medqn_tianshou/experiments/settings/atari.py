@@ -1,7 +1,7 @@
 """The settings and options of the Atari experiments; their values are in ``atari.toml``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from medqn_tianshou.training.fields import (
 )
 from medqn_tianshou.training.memory import MB
 from medqn_tianshou.training.options import RunOptions, torch_device
-from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.settings import Head, TrainingSettings
 
 Backend = Literal["auto", "envpool", "ale"]
 
@@ -136,6 +136,8 @@ The defaults for a game and an algorithm are those of the released code. Example
         Literal[0, 1],
         Flag("1: scale pixels to [0, 1], 0: leave 0 to 255, as the released code does", DQN),
     ]
+
+    head: Head = field()
 
     @classmethod
     def canonical_task(cls, task: str, known: list[str]) -> str:
