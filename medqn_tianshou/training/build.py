@@ -32,7 +32,7 @@ from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
 from medqn_tianshou.training.run_config import read_config
-from medqn_tianshou.training.run_folder import describe_run
+from medqn_tianshou.training.run_folder import RunFolder, describe_run
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 from medqn_tianshou.training.wandb_mirror import check_wandb, open_wandb
 
@@ -133,20 +133,12 @@ def make_collector(
     )
 
 
-def make_training(
-    settings: TrainingSettings,
-    options: RunOptions,
-    *,
-    policy: MeDQNPolicy,
-    replay: Replay,
-    train_collector: LeanCollector,
-    test_envs: BaseVectorEnv | None,
-    on_collect: Callable[[int], None] | None = None,
-) -> Training:
-    """Open the run folder, new or to resume, and build the training.
+def open_folder(
+    settings: TrainingSettings, options: RunOptions, buffer_nbytes: int
+) -> tuple[RunFolder, bool, Checkpoints, list[Path]]:
+    """Open the run folder, new or to resume, and write its settings.
 
-    :param test_envs: the environments to evaluate in; None does not evaluate.
-    :param on_collect: called with the environment step before each collect.
+    :return: the folder, whether it is new, its checkpoints and its logs so far.
     :raises ConfigError: if an option cannot be followed.
     """
     check_wandb(options.wandb, options.wandb_mode)
@@ -162,7 +154,7 @@ def make_training(
                 **{name: getattr(settings, name) for name in ("family", *NAMES)},
                 "device": options.torch_device,
                 "settings": settings.written(),
-                "buffer_bytes_at_most": replay.nbytes_at_most,
+                "buffer_bytes_at_most": buffer_nbytes,
                 "arguments": options.arguments,
                 **describe_run(),
             },
@@ -180,6 +172,26 @@ def make_training(
     if not is_new and not checkpoints.paths():
         run.start_over()
     logs = run.logs()
+    return run, is_new, checkpoints, logs
+
+
+def make_training(
+    settings: TrainingSettings,
+    options: RunOptions,
+    *,
+    policy: MeDQNPolicy,
+    replay: Replay,
+    train_collector: LeanCollector,
+    test_envs: BaseVectorEnv | None,
+    on_collect: Callable[[int], None] | None = None,
+) -> Training:
+    """Open the run folder, new or to resume, and build the training.
+
+    :param test_envs: the environments to evaluate in; None does not evaluate.
+    :param on_collect: called with the environment step before each collect.
+    :raises ConfigError: if an option cannot be followed.
+    """
+    run, is_new, checkpoints, logs = open_folder(settings, options, replay.nbytes_at_most)
     wandb = open_wandb(run, project=options.wandb, mode=options.wandb_mode, is_new=is_new)
     limit, plan = replay.limit, f"{replay.plan}\n" if replay.plan else ""
     print(

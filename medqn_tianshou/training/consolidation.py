@@ -14,7 +14,7 @@ LambdaSchedule = Literal["linear", "auto"]
 ConsolidationKind = Literal["mse", "huber", "kl"]
 Reduction = Literal["mean", "sum"]
 
-DRIFT = 0.05
+DRIFT = 0.1
 """The set point of an adaptive lambda, where no flag says otherwise: our choice."""
 STATE_BUFFER_SIZE = 10_000
 """States in a reservoir, where no flag says otherwise: our choice."""

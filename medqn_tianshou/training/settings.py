@@ -34,6 +34,8 @@ Head = Annotated[
     Flag("what the network predicts: values, or distributions as QR-DQN, C51 or IQN", DQN),
 ]
 
+REPLAY_FREE = ("pqn", "stream-q")
+"""Algorithms without a replay buffer, which have a training loop of their own."""
 NAMES = ("task", "algo", "seed")
 """What names a run; the values beside these have a source."""
 

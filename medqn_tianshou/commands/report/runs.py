@@ -20,7 +20,14 @@ Metric = Literal["train", "eval"]
 
 USUAL_RETURN_WINDOW = 100
 """Training episodes that a return averages over in runs without such a setting: Atari's."""
-PAPER_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
+PAPER_NAMES = {
+    "medqn-u": "MeDQN(U)",
+    "medqn-r": "MeDQN(R)",
+    "dqn": "DQN",
+    "dqn-s": "DQN(S)",
+    "pqn": "PQN",
+    "stream-q": "Stream-Q",
+}
 _NAMES_BY_SAMPLING = {
     "real": "MeDQN(R)",
     "uniform": "MeDQN(U)",
