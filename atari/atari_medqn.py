@@ -13,15 +13,20 @@ prepare_process()  # before anything imports torch
 with loading():
     import torch
 
-    from medqn_tianshou import LinearSchedule, NatureQNetwork
-    from medqn_tianshou.algorithm.samplers import make_state_sampler
+    from medqn_tianshou import NatureQNetwork
     from medqn_tianshou.commands.flags import make_train_parser
     from medqn_tianshou.commands.train import parse_run, run_training
     from medqn_tianshou.envs.atari import make_atari_envs
     from medqn_tianshou.experiments.atari import ATARI
     from medqn_tianshou.fast.policy import FastMeDQNPolicy
     from medqn_tianshou.host.api import make_agent
-    from medqn_tianshou.training.build import load_parameters, make_collector, make_training
+    from medqn_tianshou.training.build import (
+        load_parameters,
+        make_coefficient,
+        make_collector,
+        make_sampler,
+        make_training,
+    )
     from medqn_tianshou.training.replay_memory import make_replay
     from medqn_tianshou.training.seeding import seed_everything
 
@@ -46,34 +51,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         observation_space = train_envs.observation_space[0]
         action_space = train_envs.action_space[0]
 
-        network = NatureQNetwork(
-            observation_shape=observation_space.shape,
-            action_count=action_space.n,
-            dueling=s.dueling,
-            scale_uint8=bool(s.scale_obs),
-            channels_last=torch.device(device).type == "cpu",
-        ).to(device)
-        policy = make_agent(  # with the argument names of the installed Tianshou
-            FastMeDQNPolicy,
-            model=network,
-            optimizer=(torch.optim.Adam, {"lr": s.lr, "fused": True}),
-            action_space=action_space,
-            observation_space=observation_space,
-            gamma=s.gamma,
-            n_step=s.n_step,
-            target_update_freq=s.target_update_freq,
-            is_double=s.double,
-            huber=s.huber,
-            # The consolidation: on which states, and how strong by environment step.
-            state_sampler=make_state_sampler(
-                s.sampling, observation_space=observation_space, seed=seeds.state_sampler
-            ),
-            consolidation_coef=LinearSchedule(s.lambda_start, s.lambda_end, s.lambda_steps),
-            consolidation_epochs=s.consolidation_epochs,
-            consolidation_batch_size=s.consolidation_batch_size,
-            consolidation_loss=s.consolidation_loss,
-            consolidation_reduction=s.consolidation_reduction,
-        )
+        if s.head != "dqn":
+            policy = ATARI.make_policy(
+                s, envs=train_envs, sampler_seed=seeds.state_sampler, device=device
+            )
+        else:
+            network = NatureQNetwork(
+                observation_shape=observation_space.shape,
+                action_count=action_space.n,
+                dueling=s.dueling,
+                scale_uint8=bool(s.scale_obs),
+                channels_last=torch.device(device).type == "cpu",
+            ).to(device)
+            policy = make_agent(  # with the argument names of the installed Tianshou
+                FastMeDQNPolicy,
+                model=network,
+                optimizer=(torch.optim.Adam, {"lr": s.lr, "fused": True}),
+                action_space=action_space,
+                observation_space=observation_space,
+                gamma=s.gamma,
+                n_step=s.n_step,
+                target_update_freq=s.target_update_freq,
+                is_double=s.double,
+                huber=s.huber,
+                # The consolidation: on which states, and how strong by environment step.
+                state_sampler=make_sampler(s, observation_space, seeds.state_sampler),
+                consolidation_coef=make_coefficient(s),
+                consolidation_epochs=s.consolidation_epochs,
+                consolidation_batch_size=s.consolidation_batch_size,
+                consolidation_loss=s.consolidation_loss,
+                consolidation_reduction=s.consolidation_reduction,
+            )
         if options.resume_path is not None:
             load_parameters(policy, options.resume_path)
 

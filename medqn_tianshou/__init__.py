@@ -12,6 +12,13 @@ from medqn_tianshou.host import TIANSHOU
 from medqn_tianshou.version import __version__
 
 if TYPE_CHECKING:
+    from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient, relative_drift
+    from medqn_tianshou.algorithm.distances import categorical_kl_loss, wasserstein_loss
+    from medqn_tianshou.algorithm.heads import (
+        CategoricalNetwork,
+        ImplicitQuantileNetwork,
+        QuantileNetwork,
+    )
     from medqn_tianshou.algorithm.loss import consolidation_loss
     from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
     from medqn_tianshou.algorithm.samplers import (
@@ -27,12 +34,19 @@ if TYPE_CHECKING:
     from medqn_tianshou.fast.policy import FastMeDQN, FastMeDQNPolicy
     from medqn_tianshou.host.api import MeDQNTrainingStats
     from medqn_tianshou.host.tianshou1 import MeDQNPolicy
+    from medqn_tianshou.host.tianshou1_heads import (
+        MeC51Policy,
+        MeIQNPolicy,
+        MeQRDQNPolicy,
+        MeRainbowPolicy,
+    )
     from medqn_tianshou.host.tianshou2 import MeDQN
     from medqn_tianshou.replay import (
         CompactPrioritizedVectorReplayBuffer,
         CompactVectorReplayBuffer,
         ReplayFileError,
     )
+    from medqn_tianshou.replay.reservoir import ReservoirStateSampler
     from medqn_tianshou.replay.tianshou_buffers import seed_replay_buffer
     from medqn_tianshou.startup import prepare_process
     from medqn_tianshou.training.highlevel import (
@@ -43,37 +57,52 @@ if TYPE_CHECKING:
     from medqn_tianshou.training.memory import MemoryMonitor
 
 __all__ = [
+    "AdaptiveCoefficient",
+    "CategoricalNetwork",
     "CompactPrioritizedVectorReplayBuffer",
     "CompactVectorReplayBuffer",
     "ConstantSchedule",
     "FastMeDQN",
     "FastMeDQNPolicy",
     "FusedRMSprop",
+    "ImplicitQuantileNetwork",
     "LeanCollector",
     "LinearSchedule",
     "MLPQNetwork",
+    "MeC51Policy",
     "MeDQN",
     "MeDQNAgentFactory",
     "MeDQNExperimentBuilder",
     "MeDQNParams",
     "MeDQNPolicy",
     "MeDQNTrainingStats",
+    "MeIQNPolicy",
+    "MeQRDQNPolicy",
+    "MeRainbowPolicy",
     "MemoryMonitor",
     "MinAtarQNetwork",
     "MixedStateSampler",
     "NatureQNetwork",
     "OverlappingCollector",
+    "QuantileNetwork",
     "RealStateSampler",
     "ReplayFileError",
+    "ReservoirStateSampler",
     "StateSampler",
     "UniformStateSampler",
     "__version__",
+    "categorical_kl_loss",
     "consolidation_loss",
     "prepare_process",
+    "relative_drift",
     "seed_replay_buffer",
+    "wasserstein_loss",
 ]
 
 _MODULES = {
+    "algorithm.adaptive": ("AdaptiveCoefficient", "relative_drift"),
+    "algorithm.distances": ("categorical_kl_loss", "wasserstein_loss"),
+    "algorithm.heads": ("CategoricalNetwork", "ImplicitQuantileNetwork", "QuantileNetwork"),
     "algorithm.loss": ("consolidation_loss",),
     "algorithm.networks": ("MinAtarQNetwork", "MLPQNetwork", "NatureQNetwork"),
     "algorithm.samplers": (
@@ -92,6 +121,7 @@ _MODULES = {
         "CompactVectorReplayBuffer",
         "ReplayFileError",
     ),
+    "replay.reservoir": ("ReservoirStateSampler",),
     "replay.tianshou_buffers": ("seed_replay_buffer",),
     "startup": ("prepare_process",),
     "training.memory": ("MemoryMonitor",),
@@ -100,6 +130,12 @@ _MODULES_BY_HOST: dict[int, dict[str, tuple[str, ...]]] = {
     1: {
         "fast.policy": ("FastMeDQNPolicy",),
         "host.tianshou1": ("MeDQNPolicy",),
+        "host.tianshou1_heads": (
+            "MeC51Policy",
+            "MeIQNPolicy",
+            "MeQRDQNPolicy",
+            "MeRainbowPolicy",
+        ),
         "training.highlevel": ("MeDQNAgentFactory", "MeDQNExperimentBuilder", "MeDQNParams"),
     },
     2: {"fast.policy": ("FastMeDQN",), "host.tianshou2": ("MeDQN",)},
@@ -111,6 +147,7 @@ _COUNTERPARTS = {
     "MeDQNPolicy": "MeDQN",
     "FastMeDQNPolicy": "FastMeDQN",
     **dict.fromkeys(_MODULES_BY_HOST[1]["training.highlevel"], "MeDQN with OffPolicyTrainer"),
+    **dict.fromkeys(_MODULES_BY_HOST[1]["host.tianshou1_heads"], "MeDQN"),
 }
 if TIANSHOU == 1:
     _COUNTERPARTS = {"MeDQN": "MeDQNPolicy", "FastMeDQN": "FastMeDQNPolicy"}

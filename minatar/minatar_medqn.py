@@ -16,6 +16,7 @@ with loading():
     from medqn_tianshou.training.build import make_collector, make_training
     from medqn_tianshou.training.replay_memory import make_replay
     from medqn_tianshou.training.seeding import seed_everything
+    from medqn_tianshou.training.settings import REPLAY_FREE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with parser.reporting():  # of settings that cannot be used
         # Each value is the paper's for the task and the algorithm, unless a flag changes it.
         settings, options = parse_run(parser, MINATAR.settings_class, arguments)
+        if settings.algo in REPLAY_FREE:
+            return run_training(MINATAR.make_training(settings, options))
         seeds = seed_everything(settings.seed)
         train_envs = MINATAR.make_train_envs(settings, seeds.train_envs)
         test_envs = MINATAR.make_test_envs(settings, seeds.test_envs)

@@ -9,6 +9,7 @@ Each part can be run alone; the results of the other parts are kept:
   training  training speed with either buffer
   rss       memory of whole processes, as in the paper's tables
   peers     other libraries' buffers on the same frames
+  states    a reservoir of states: bytes per state, and its time
 
 The whole benchmark takes about 40 minutes and 9 GB of memory, and needs an idle machine. Example:
 
@@ -18,7 +19,7 @@ The whole benchmark takes about 40 minutes and 9 GB of memory, and needs an idle
 from dataclasses import dataclass
 
 from benchmarks.command import Benchmark
-from benchmarks.memory import processes, storage, timing, training
+from benchmarks.memory import processes, states, storage, timing, training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class Sizes:
     full_num_envs: int = 8
     minatar_transitions: int = 100_000
     peer_transitions: int = 100_000
+    reservoir_states: int = 2_000
     fetch_transitions: int = 100_000
     fetch_repeats: int = 1_000
     add_passes: int = 250
@@ -48,6 +50,7 @@ QUICK = Sizes(
     full_transitions=20_000,
     minatar_transitions=3_000,
     peer_transitions=1_000,
+    reservoir_states=200,
     fetch_transitions=3_000,
     fetch_repeats=100,
     add_passes=20,
@@ -70,13 +73,14 @@ BENCHMARK = Benchmark(
         "training": training.TRAINING,
         "rss": processes.RSS,
         "peers": storage.PEERS,
+        "states": states.STATES,
     },
     sizes=Sizes(),
     quick_sizes=QUICK,
     quick_help="small sizes: some minutes, figures not to judge by",
     needs={
-        "atari": frozenset({"bytes", "full", "times", "training", "rss", "peers"}),
-        "minatar": frozenset({"minatar", "training", "rss"}),
+        "atari": frozenset({"bytes", "full", "times", "training", "rss", "peers", "states"}),
+        "minatar": frozenset({"minatar", "training", "rss", "states"}),
     },
     title="Replay memory: what it takes, and what it costs",
 )

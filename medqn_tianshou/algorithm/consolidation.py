@@ -15,6 +15,7 @@ from tianshou.data import Batch, ReplayBuffer, to_torch_as
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 from torch.nn import functional as F  # noqa: N812
 
+from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient, relative_drift
 from medqn_tianshou.algorithm.loss import (
     ConsolidationKind,
     Reduction,
@@ -22,13 +23,13 @@ from medqn_tianshou.algorithm.loss import (
     validate_consolidation_options,
 )
 from medqn_tianshou.algorithm.samplers import RealStateSampler, StateSampler
-from medqn_tianshou.algorithm.schedules import ConstantSchedule, Schedule
+from medqn_tianshou.algorithm.schedules import ConstantSchedule, Schedule, require_coef
 from medqn_tianshou.algorithm.stats import LossTerms, NonFiniteLossError
 
 EXTRA_STATE = "_extra_state"
 """The key in ``state_dict`` under which torch stores what is not a parameter."""
 Terms = list[Any]
-"""TD loss, total loss and, where it is computed, consolidation loss of one gradient step."""
+"""TD loss and total loss of one gradient step; with consolidation, also its loss and the drift."""
 Stats = TypeVar("Stats", bound=LossTerms)
 ComputeReturns = Callable[
     [RolloutBatchProtocol, ReplayBuffer, NDArray[np.int_]], BatchWithReturnsProtocol
@@ -94,8 +95,9 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
         self._schedule: Schedule
         if callable(consolidation_coef):
             self._schedule = consolidation_coef
-            self._env_step_is_known = isinstance(consolidation_coef, ConstantSchedule)
-            self._coef = _require_coef(consolidation_coef(0))
+            timeless = ConstantSchedule | AdaptiveCoefficient
+            self._env_step_is_known = isinstance(consolidation_coef, timeless)
+            self._coef = require_coef(consolidation_coef(0))
         else:
             self.set_consolidation_coef(consolidation_coef)
         self._buffer: Callable[[], Any] = _no_buffer
@@ -107,13 +109,18 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
 
     def set_consolidation_coef(self, value: float) -> None:
         """Fix the coefficient; this replaces any schedule."""
-        self._coef = _require_coef(value)
+        self._coef = require_coef(value)
         self._schedule = ConstantSchedule(self._coef)
         self._env_step_is_known = True
 
+    @property
+    def adaptive_coef(self) -> AdaptiveCoefficient | None:
+        """What adapts the coefficient; None where it follows the time alone."""
+        return self._schedule if isinstance(self._schedule, AdaptiveCoefficient) else None
+
     def set_env_step(self, env_step: int) -> None:
         """Set the coefficient to its schedule's value; to be called in ``train_fn``."""
-        self._coef = _require_coef(self._schedule(env_step))
+        self._coef = require_coef(self._schedule(env_step))
         self._env_step_is_known = True
 
     @property
@@ -131,11 +138,11 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
         JSON as a tensor, because code that handles state dicts expects tensors in them.
         """
         sampler = self.state_sampler
-        state = {
-            "gradient_steps": self._iter,
-            "sampler": type(sampler).__name__,
-            "sampler_state": sampler.state_dict(),
-        }
+        state: dict[str, Any] = {"gradient_steps": self._iter, "sampler": type(sampler).__name__}
+        if getattr(sampler, "saved_with_policy", True):
+            state["sampler_state"] = sampler.state_dict()
+        if self.adaptive_coef is not None:
+            state["coef"] = self._coef
         text = json.dumps(state, default=lambda array: array.tolist())
         return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
 
@@ -149,8 +156,10 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
             return
         content = json.loads(bytes(state.tolist()))
         self.set_gradient_steps(content["gradient_steps"])
-        if content["sampler"] == type(self.state_sampler).__name__:
+        if "sampler_state" in content and content["sampler"] == type(self.state_sampler).__name__:
             self.state_sampler.load_state_dict(content["sampler_state"])
+        if self.adaptive_coef is not None and "coef" in content:
+            self._coef = self.adaptive_coef.load(content["coef"])
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         state_dict.setdefault(f"{prefix}{EXTRA_STATE}", None)  # not an error where it is missing
@@ -204,17 +213,23 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
                 stacklevel=4,
             )
 
-    def _stats(self, td_loss: float, loss: float, consolidation: float | None = None) -> Stats:
+    def _stats(self, td_loss: float, loss: float, *of_states: float) -> Stats:
+        """Report an update, after which an adaptive coefficient moves."""
+        consolidation, drift = of_states or (None, None)
         if not isfinite(loss):
             raise NonFiniteLossError(
                 f"the loss is {loss} at gradient step {self._iter} (TD loss {td_loss:g})"
             )
-        return self.stats_class(
+        stats = self.stats_class(
             td_loss=td_loss,
             loss=loss,
             consolidation_loss=consolidation,
             consolidation_coef=self._coef,
+            consolidation_drift=drift,
         )
+        if self.adaptive_coef is not None and drift is not None:
+            self._coef = self.adaptive_coef.follow(drift)
+        return stats
 
     def _differentiate(
         self, batch: RolloutBatchProtocol, weight_B: Any
@@ -233,7 +248,8 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
             distance = consolidation_loss(
                 *consolidation, kind=self.consolidation_kind, reduction=self.consolidation_reduction
             )
-            terms = [td_loss, td_loss + self._coef * distance, distance]
+            total = td_loss + self._coef * distance
+            terms = [td_loss, total, distance, relative_drift(*consolidation)]
         self.torch_optim.zero_grad()
         terms[1].backward()
         if self.max_grad_norm is not None:
@@ -259,9 +275,3 @@ def _no_buffer() -> None:
 def network_input(obs: Any) -> Any:
     """Return the observation itself, where Tianshou wraps it together with an action mask."""
     return obs.obs if hasattr(obs, "obs") else obs
-
-
-def _require_coef(value: float) -> float:
-    if not (isfinite(value) and value >= 0):
-        raise ValueError(f"consolidation_coef={value} must be a number of at least 0")
-    return float(value)

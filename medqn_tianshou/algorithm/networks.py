@@ -62,6 +62,14 @@ class QNetwork(nn.Module):
         :param state: not used, part of Tianshou's interface.
         :param info: not used, part of Tianshou's interface.
         """
+        features_BF = self.embed(obs)
+        q_BA = self.advantage(features_BF)
+        if self.value is not None:
+            q_BA = self.value(features_BF) + q_BA - q_BA.mean(dim=1, keepdim=True)
+        return q_BA, state
+
+    def embed(self, obs: Observations) -> torch.Tensor:
+        """Return the features of a batch of observations."""
         parameter = next(self.parameters())
         values = to_device(obs, parameter.device)
         if values.dtype == torch.uint8:
@@ -70,11 +78,8 @@ class QNetwork(nn.Module):
             values = values.to(parameter.dtype)
             if self.scale_uint8:
                 values = values.mul_(1 / 255)
-        features_BF = self.features(values.to(parameter.dtype))
-        q_BA = self.advantage(features_BF)
-        if self.value is not None:
-            q_BA = self.value(features_BF) + q_BA - q_BA.mean(dim=1, keepdim=True)
-        return q_BA, state
+        features_BF: torch.Tensor = self.features(values.to(parameter.dtype))
+        return features_BF
 
 
 class NatureQNetwork(QNetwork):
@@ -167,6 +172,13 @@ class MLPQNetwork(QNetwork):
             dueling=dueling,
             initialization=initialization,
         )
+
+
+def action_values(network: nn.Module, obs: Observations) -> torch.Tensor:
+    """Return the value of each action, also where a network predicts their distributions."""
+    evaluate: Any = getattr(network, "action_values", None)
+    values_BA: torch.Tensor = network(obs)[0] if evaluate is None else evaluate(obs)
+    return values_BA
 
 
 def to_device(values: Observations, device: torch.device) -> torch.Tensor:

@@ -57,3 +57,10 @@ class LinearSchedule:
 def _require_finite(name: str, value: float) -> None:
     if not isfinite(value):
         raise ValueError(f"{name}={value} must be a finite number")
+
+
+def require_coef(value: float) -> float:
+    """Return a consolidation coefficient; raise ``ValueError`` for a number that cannot be one."""
+    if not (isfinite(value) and value >= 0):
+        raise ValueError(f"consolidation_coef={value} must be a number of at least 0")
+    return float(value)

@@ -17,3 +17,5 @@ class LossTerms:
     consolidation_loss: float | None
     """None where the coefficient is 0: the term is not computed then."""
     consolidation_coef: float
+    consolidation_drift: float | None = None
+    """How far the networks are apart, relative to the spread of the values (``relative_drift``)."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from medqn_tianshou.algorithm.networks import action_values
 from medqn_tianshou.commands.finding import newest_run
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.experiments.settings import settings_of
@@ -105,7 +106,7 @@ class Agent:
     @torch.no_grad()
     def q_values(self, observation: NDArray[Any]) -> NDArray[np.float32]:
         """Return the values of all actions in a state."""
-        q_BA = self.model(np.asarray(observation)[None])[0]
+        q_BA = action_values(self.model, np.asarray(observation)[None])
         return np.asarray(q_BA[0].numpy(), np.float32)
 
 

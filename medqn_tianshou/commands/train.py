@@ -23,6 +23,7 @@ from medqn_tianshou.training.settings import NAMES, TrainingSettings
 if TYPE_CHECKING:
     from medqn_tianshou.host.api import Agent
     from medqn_tianshou.training.loop import Training
+    from medqn_tianshou.training.replay_free import ReplayFreeTraining
 
 S = TypeVar("S", bound=TrainingSettings)
 Flags = dict[str, Any]
@@ -156,7 +157,7 @@ def _without(words: Sequence[str], flags: Iterable[str]) -> list[str]:
     return kept
 
 
-def run_training(training: "Training") -> int:
+def run_training(training: "Training | ReplayFreeTraining") -> int:
     """Train until the end or a signal, and print the summary; return the exit code."""
     from medqn_tianshou.envs.workers import DeadWorkerError
     from medqn_tianshou.training.loop import RunError
@@ -177,7 +178,7 @@ def run_training(training: "Training") -> int:
 
 
 @contextmanager
-def _stop_on_signals(training: "Training") -> Iterator[None]:
+def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None]:
     """Let signals end a run after its training step; a second one ends it at once."""
     from medqn_tianshou.envs.workers import STOP_SIGNALS
 

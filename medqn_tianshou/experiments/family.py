@@ -10,7 +10,9 @@ import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
+from medqn_tianshou.algorithm.heads import make_head
 from medqn_tianshou.algorithm.networks import QNetwork
+from medqn_tianshou.algorithm.normalized import NormalizedQNetwork
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.experiments.settings import (
     EnvClockSettings,
@@ -23,9 +25,11 @@ from medqn_tianshou.training import build
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.options import RunOptions
+from medqn_tianshou.training.replay_free import ReplayFreeTraining, make_learner
 from medqn_tianshou.training.replay_memory import make_replay
+from medqn_tianshou.training.resuming import restore
 from medqn_tianshou.training.seeding import seed_everything
-from medqn_tianshou.training.settings import TrainingSettings
+from medqn_tianshou.training.settings import REPLAY_FREE, TrainingSettings
 
 S = TypeVar("S", bound=TrainingSettings)
 E = TypeVar("E", bound=EnvClockSettings)
@@ -95,12 +99,27 @@ class Family(ABC, Generic[S]):
 
         :param env: an environment, or whatever has its spaces.
         """
-        return self.network_class(
-            observation_shape=env.observation_space.shape or (),
+        if settings.algo in REPLAY_FREE:
+            return self._replay_free_network(settings, env).to(device)
+
+        def make_body(outputs: int) -> QNetwork:
+            return self.network_class(
+                observation_shape=env.observation_space.shape or (),
+                action_count=outputs,
+                dueling=settings.dueling,
+                **self.network_options(settings, device),
+            )
+
+        head: Any = settings.head
+        return make_head(head, make_body, int(env.action_space.n)).to(device)
+
+    def _replay_free_network(self, settings: S, env: Any) -> torch.nn.Module:
+        return NormalizedQNetwork(
+            observation_shape=env.observation_space.shape,
             action_count=int(env.action_space.n),
-            dueling=settings.dueling,
-            **self.network_options(settings, device),
-        ).to(device)
+            hidden_sizes=getattr(settings, "hidden_sizes", (128,)),  # MinAtar's own
+            streaming=settings.algo == "stream-q",
+        )
 
     def network_options(self, settings: S, device: str) -> dict[str, Any]:
         """Return the arguments of the network that other families' networks do not have."""
@@ -128,13 +147,15 @@ class Family(ABC, Generic[S]):
         options: RunOptions | None = None,
         *,
         watch_policy: Callable[[Agent, int], None] | None = None,
-    ) -> Training:
+    ) -> Training | ReplayFreeTraining:
         """Build all that trains, and open the run folder; ``run()`` of the result trains.
 
         :param watch_policy: called with the policy and the environment step before each collect.
         :raises ConfigError: if a setting or an option cannot be used here.
         """
         options = options or self.settings_class.options_class()
+        if settings.algo in REPLAY_FREE:
+            return self._make_replay_free(settings, options)
         seeds = seed_everything(settings.seed)
         train_envs = self.make_train_envs(settings, seeds.train_envs)
         test_envs = self.make_test_envs(settings, seeds.test_envs)
@@ -154,6 +175,31 @@ class Family(ABC, Generic[S]):
             test_envs=test_envs,
             on_collect=None if watch_policy is None else partial(watch_policy, policy),
         )
+
+    def _make_replay_free(self, settings: S, options: RunOptions) -> ReplayFreeTraining:
+        for name, usual in (
+            ("device", (None, "cpu")),
+            ("wandb", (None,)),
+            ("resume_path", (None,)),
+        ):
+            if (value := getattr(options, name)) not in usual:
+                raise ConfigError(name, value, f"is not for --algo {settings.algo}; leave it out")
+        torch.set_num_threads(settings.threads or torch.get_num_threads())
+        seeds = seed_everything(settings.seed)
+        env = self.make_env(settings)
+        network: Any = self.make_network(settings, env)
+        learner = make_learner(settings, network)
+        envs = [env, *(self.make_env(settings) for _ in range(learner.env_count - 1))]
+        for number, each in enumerate(envs):
+            each.reset(seed=seeds.train_envs + number)
+        run, is_new, checkpoints, logs = build.open_folder(settings, options, 0)
+        training = ReplayFreeTraining(
+            settings=settings, learner=learner, envs=envs, run=run, checkpoints=checkpoints
+        )
+        print(f"{settings.algo} on {settings.task}, seed {settings.seed}: {run.path}", flush=True)
+        if not is_new:
+            restore(training, run, checkpoints, logs)
+        return training
 
     def watch(self, settings: S, options: RunOptions) -> None:
         """Play with the policy of ``options.resume_path`` and print the scores."""

@@ -11,6 +11,7 @@ from medqn_tianshou.envs.images import ChannelsFirst, has_channels_last
 from medqn_tianshou.experiments.family import EnvClockFamily
 from medqn_tianshou.experiments.settings import GymSettings
 from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.settings import REPLAY_FREE
 
 SMALLEST_FRAME = 36
 """Of the convolutions of :class:`NatureQNetwork`; smaller images have MinAtar's network."""
@@ -50,6 +51,11 @@ class GymFamily(EnvClockFamily[GymSettings]):
     def make_network(self, settings: GymSettings, env: Any, device: str = "cpu") -> torch.nn.Module:
         """Build the Q network that fits the shape of the observations."""
         shape: tuple[int, ...] = env.observation_space.shape
+        if settings.algo in REPLAY_FREE:
+            if len(shape) == 3 and min(shape[1:]) >= SMALLEST_FRAME:
+                remedy = "is for vectors and small grids; take another algorithm"
+                raise ConfigError("algo", settings.algo, remedy)
+            return self._replay_free_network(settings, env)
         options: dict[str, Any] = {
             "observation_shape": shape,
             "action_count": int(env.action_space.n),

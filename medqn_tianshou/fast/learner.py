@@ -119,7 +119,7 @@ class SmallLearner:
         self._work: Work | None = None
         self._count = 0
         self._td_errors = np.empty(0, np.float32)
-        self._losses = np.empty(3)
+        self._losses = np.empty(4)
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()
@@ -162,8 +162,8 @@ class SmallLearner:
         per_action: bool,
         coef: float,
         max_norm: float | None,
-    ) -> tuple[float, float, float]:
-        """Take all gradient steps; return the means of TD, total and consolidation loss.
+    ) -> tuple[float, float, float, float]:
+        """Take all gradient steps; return the means of TD, total and consolidation loss, and drift.
 
         :param batch: a mini-batch for which :meth:`takes` holds.
         :param gradient_steps: those taken so far, which decide when the target network is updated.
@@ -199,8 +199,8 @@ class SmallLearner:
                 f"{network.layout[-1, 1]}"
             )
         optimizer.advance(epochs)
-        td_loss, loss, consolidation = (loss / epochs for loss in self._losses.tolist())
-        return td_loss, loss, consolidation
+        td_loss, loss, consolidation, drift = (loss / epochs for loss in self._losses.tolist())
+        return td_loss, loss, consolidation, drift
 
 
 def _steps_plainly(optim: torch.optim.Optimizer) -> bool:

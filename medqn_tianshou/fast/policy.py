@@ -166,7 +166,7 @@ class FastMeDQNPolicy(MeDQN):
         """Take all gradient steps in one call."""
         self._warn_of_unknown_time()
         epochs = self.consolidation_epochs
-        td_loss, loss, consolidation = self._learner.update(
+        td_loss, loss, *of_states = self._learner.update(
             batch,
             cast(FlatNetwork, target.flat),
             epochs=epochs,
@@ -179,7 +179,7 @@ class FastMeDQNPolicy(MeDQN):
             max_norm=self.max_grad_norm,
         )
         self.__dict__["_iter"] += epochs
-        stats = self._stats(td_loss, loss, None if batch.states is None else consolidation)
+        stats = self._stats(td_loss, loss, *([] if batch.states is None else of_states))
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
         return stats

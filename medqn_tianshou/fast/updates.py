@@ -45,16 +45,21 @@ def td_gradient(q, act, returns, huber, grad, errors):  # pragma: no cover
 
 @kernel
 def consolidation_gradient(q, target_q, coef, per_action, grad):  # pragma: no cover
-    """Write the gradient of lambda times the consolidation loss; return the loss."""
+    """Write the gradient of lambda times the consolidation loss; return loss and relative drift."""
     actions, count = q.shape
     share = count * actions if per_action else count
-    loss = 0.0
+    loss, mean, spread = 0.0, 0.0, 0.0
     for action in range(actions):
         for i in range(count):
             distance = q[action, i] - target_q[action, i]
             loss += distance * distance
+            mean += target_q[action, i]
             grad[action, i] = coef * 2 * distance / share
-    return loss / share
+    mean /= target_q.size
+    for value in target_q.flat:
+        spread += (value - mean) ** 2
+    drift = np.sqrt(loss / q.size) / (np.sqrt(spread / q.size) + 1e-8)
+    return loss / share, drift
 
 
 @kernel
@@ -114,7 +119,7 @@ def update(  # pragma: no cover
     epochs, step, gradient_step, sync_interval, double, huber, per_action, coef, max_norm, kind,
     numbers, errors, losses,
 ):  # fmt: skip
-    """Take all gradient steps of a mini-batch; write the sums of the losses, and the TD errors.
+    """Take all gradient steps of a mini-batch; write sums of losses and drifts, and the TD errors.
 
     Return False, before anything has changed, for an action that the network does not have.
     """
@@ -149,14 +154,15 @@ def update(  # pragma: no cover
         embed(obs, layout, work, 0, both)
         forward(params, layout, work, both)
         td_loss = td_gradient(q[:, :count], act, returns, huber, grad[:, :count], errors)
-        consolidation = 0.0
+        consolidation, drift = 0.0, 0.0
         if sampled:
-            consolidation = consolidation_gradient(
+            consolidation, drift = consolidation_gradient(
                 q[:, count:], target_q, coef, per_action, grad[:, count:]
             )
         losses[0] += td_loss
         losses[1] += td_loss + coef * consolidation
         losses[2] += consolidation
+        losses[3] += drift
         backward(params, grads, layout, work, both)
         if max_norm > 0:
             clip(grads, max_norm)

@@ -17,10 +17,12 @@ if TYPE_CHECKING or TIANSHOU == 1:
         explore,
         make_agent,
     )
+    from medqn_tianshou.host.tianshou1_heads import HEADS
 else:
     from medqn_tianshou.host.tianshou2 import (
         ACTING,
         EVALUATING,
+        HEADS,
         UPDATING,
         Agent,
         Logger,
@@ -34,6 +36,7 @@ else:
 __all__ = [
     "ACTING",
     "EVALUATING",
+    "HEADS",
     "UPDATING",
     "Agent",
     "Logger",

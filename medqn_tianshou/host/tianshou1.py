@@ -53,13 +53,15 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats], Consolidation[MeDQNTrainingStat
     :param is_double: use double DQN; the paper's experiments do not.
     :param clip_loss_grad: Huber TD loss. Unlike the base class, it respects prioritized weights.
     :param state_sampler: samples the states to consolidate on; None is :class:`RealStateSampler`.
-    :param consolidation_coef: the paper's lambda, a number or a schedule by environment step.
+    :param consolidation_coef: the paper's lambda, a number, a schedule by environment step, or an
+        :class:`AdaptiveCoefficient`.
     :param consolidation_epochs: the paper's E: gradient steps per mini-batch. The TD targets are
         computed once per mini-batch; the consolidation states are sampled for each gradient step.
     :param consolidation_batch_size: number of consolidation states; None is the batch size.
     :param consolidation_loss: ``"mse"``, ``"huber"`` or ``"kl"``.
     :param consolidation_reduction: ``"mean"`` or ``"sum"`` over actions.
     :param max_grad_norm: clip the gradient to this norm; None does not clip.
+    :param host_options: arguments of Tianshou's policy that a subclass consolidates.
     """
 
     stats_class = MeDQNTrainingStats
@@ -85,6 +87,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats], Consolidation[MeDQNTrainingStat
         consolidation_loss: ConsolidationKind = "mse",
         consolidation_reduction: Reduction = "mean",
         max_grad_norm: float | None = None,
+        **host_options: Any,
     ) -> None:
         if reward_normalization:
             raise ValueError("reward_normalization=True is not supported, nor is it by Tianshou")
@@ -100,6 +103,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats], Consolidation[MeDQNTrainingStat
             clip_loss_grad=clip_loss_grad,
             observation_space=observation_space,
             lr_scheduler=lr_scheduler,
+            **host_options,
         )
         self._set_up_consolidation(
             state_sampler=state_sampler,

@@ -24,6 +24,7 @@ from medqn_tianshou.host.tianshou2_training import Logger, Trainer, named
 __all__ = [
     "ACTING",
     "EVALUATING",
+    "HEADS",
     "UPDATING",
     "Agent",
     "Logger",
@@ -63,7 +64,8 @@ class MeDQN(DQN[DiscreteQLearningPolicy], Consolidation[MeDQNTrainingStats]):
     :param is_double: use double DQN; the paper's experiments do not.
     :param huber_loss_delta: Huber TD loss. Unlike the base class, it respects prioritized weights.
     :param state_sampler: samples the states to consolidate on; None is :class:`RealStateSampler`.
-    :param consolidation_coef: the paper's lambda, a number or a schedule by environment step.
+    :param consolidation_coef: the paper's lambda, a number, a schedule by environment step, or an
+        :class:`AdaptiveCoefficient`.
     :param consolidation_epochs: the paper's E: gradient steps per mini-batch. The TD targets are
         computed once per mini-batch; the consolidation states are sampled for each gradient step.
     :param consolidation_batch_size: number of consolidation states; None is the batch size.
@@ -210,6 +212,8 @@ def explore(policy: Policy, act: NDArray[Any], batch: ObsBatchProtocol) -> NDArr
     return policy.add_exploration_noise(act, batch)
 
 
+HEADS: dict[str, Any] = {}
+"""No distributions: for these, Tianshou 1.2 is needed."""
 EVALUATING: dict[str, Any] = {
     "forward": DiscreteQLearningPolicy.forward,
     "compute_q_value": DiscreteQLearningPolicy.compute_q_value,

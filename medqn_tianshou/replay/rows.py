@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from medqn_tianshou.replay.codecs import ChangeCodec
 
 _POINTER_NBYTES = 8
-_ARRAY_OVERHEAD = sys.getsizeof(np.empty(0, np.uint8)) + _POINTER_NBYTES
-_BYTES_OVERHEAD = sys.getsizeof(b"") + _POINTER_NBYTES
+ARRAY_OVERHEAD = sys.getsizeof(np.empty(0, np.uint8)) + _POINTER_NBYTES
+BYTES_OVERHEAD = sys.getsizeof(b"") + _POINTER_NBYTES
 
 Numbers = NDArray[np.int64]
 
@@ -53,7 +53,7 @@ class FixedRows:
 
     @property
     def _block_nbytes(self) -> int:
-        return self.block_len * self._width * self._packed_dtype.itemsize + _ARRAY_OVERHEAD
+        return self.block_len * self._width * self._packed_dtype.itemsize + ARRAY_OVERHEAD
 
     def growth_nbytes(self, rows: int) -> int:
         """The most bytes that so many more rows can add now."""
@@ -137,7 +137,7 @@ class FixedRows:
         (count,) = sizes
         self.next = self.first + count
         for _ in range(-(-count // self.block_len)):
-            values = np.frombuffer(take(self._block_nbytes - _ARRAY_OVERHEAD), self._packed_dtype)
+            values = np.frombuffer(take(self._block_nbytes - ARRAY_OVERHEAD), self._packed_dtype)
             self._add_block(values.reshape(self.block_len, self._width).copy())
         return True
 
@@ -159,7 +159,7 @@ class EncodedRows(FixedRows):
 
     def growth_nbytes(self, rows: int) -> int:  # noqa: D102
         # Encoding a block frees more than it takes.
-        return rows * (self.cells + _ARRAY_OVERHEAD)
+        return rows * (self.cells + ARRAY_OVERHEAD)
 
     most_growth_nbytes = growth_nbytes
 
@@ -178,10 +178,10 @@ class EncodedRows(FixedRows):
 
     def _add_block(self, block: Any) -> None:
         self._blocks.append(block)
-        self.nbytes += len(block) + _BYTES_OVERHEAD
+        self.nbytes += len(block) + BYTES_OVERHEAD
 
     def drop_block(self) -> None:  # noqa: D102
-        self.nbytes -= len(self._blocks[0]) + _BYTES_OVERHEAD
+        self.nbytes -= len(self._blocks[0]) + BYTES_OVERHEAD
         del self._blocks[0]
         self.first += self.block_len
 

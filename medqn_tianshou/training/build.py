@@ -9,8 +9,9 @@ import gymnasium as gym
 import torch
 from tianshou.env import BaseVectorEnv
 
+from medqn_tianshou.algorithm.adaptive import AdaptiveCoefficient
 from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
-from medqn_tianshou.algorithm.samplers import make_state_sampler
+from medqn_tianshou.algorithm.samplers import StateSampler, make_state_sampler
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.collecting.lean import LeanCollector
 from medqn_tianshou.collecting.overlapping import OverlappingCollector
@@ -19,17 +20,20 @@ from medqn_tianshou.fast.optimizers import FusedRMSprop
 from medqn_tianshou.fast.policy import FastMeDQNPolicy
 from medqn_tianshou.files.extras import installed_command
 from medqn_tianshou.files.parameters import read_parameters
-from medqn_tianshou.host.api import Agent, make_agent
+from medqn_tianshou.host.api import HEADS, Agent, make_agent
+from medqn_tianshou.replay.reservoir import ReservoirStateSampler
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
+from medqn_tianshou.training.consolidation import DRIFT, HIGH, LOW, STATE_BUFFER_SIZE
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
+from medqn_tianshou.training.memory_plan import predict_states
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.replay_memory import Replay
 from medqn_tianshou.training.resuming import open_run, restore
 from medqn_tianshou.training.run_config import read_config
-from medqn_tianshou.training.run_folder import describe_run
+from medqn_tianshou.training.run_folder import RunFolder, describe_run
 from medqn_tianshou.training.settings import NAMES, TrainingSettings
 from medqn_tianshou.training.wandb_mirror import check_wandb, open_wandb
 
@@ -43,8 +47,10 @@ def build_policy(
     sampler_seed: int,
 ) -> Agent:
     """Build the policy that the settings describe, with its optimizer."""
+    agent_class, head_options = HEADS.get(settings.head, (FastMeDQNPolicy, {}))
     return make_agent(
-        FastMeDQNPolicy,
+        agent_class,
+        **head_options,
         model=model,
         optimizer=optimizer_of(settings.optimizer, settings.lr),
         action_space=action_space,
@@ -55,17 +61,38 @@ def build_policy(
         target_update_freq=settings.target_copy_gradient_steps or sys.maxsize,
         is_double=settings.double,
         huber=settings.huber,
-        state_sampler=make_state_sampler(
-            settings.sampling, observation_space=observation_space, seed=sampler_seed
-        ),
-        consolidation_coef=LinearSchedule(
-            settings.lambda_start, settings.lambda_end, settings.lambda_steps
-        ),
+        state_sampler=make_sampler(settings, observation_space, sampler_seed),
+        consolidation_coef=make_coefficient(settings),
         consolidation_epochs=settings.consolidation_epochs,
         consolidation_batch_size=settings.consolidation_batch_size,
         consolidation_loss=settings.consolidation_loss,
         consolidation_reduction=settings.consolidation_reduction,
         max_grad_norm=settings.max_grad_norm or None,
+    )
+
+
+def make_coefficient(settings: TrainingSettings) -> LinearSchedule | AdaptiveCoefficient:
+    """Build the schedule of lambda."""
+    if settings.lambda_schedule == "auto":
+        return AdaptiveCoefficient(
+            settings.drift or DRIFT, start=settings.lambda_start, low=LOW, high=HIGH
+        )
+    return LinearSchedule(settings.lambda_start, settings.lambda_end, settings.lambda_steps)
+
+
+def make_sampler(
+    settings: TrainingSettings, observation_space: gym.Space[Any], seed: int
+) -> StateSampler:
+    """Build the sampler of the states to consolidate on."""
+    if settings.sampling != "reservoir":
+        sampling = settings.sampling
+        return make_state_sampler(sampling, observation_space=observation_space, seed=seed)
+    nbytes = predict_states(settings, observation_space)
+    return ReservoirStateSampler(
+        observation_space=observation_space,
+        capacity=settings.state_buffer_size or STATE_BUFFER_SIZE,
+        max_bytes=None if settings.memory is None else nbytes,  # a plan has to hold
+        seed=seed,
     )
 
 
@@ -107,20 +134,12 @@ def make_collector(
     )
 
 
-def make_training(
-    settings: TrainingSettings,
-    options: RunOptions,
-    *,
-    policy: Agent,
-    replay: Replay,
-    train_collector: LeanCollector,
-    test_envs: BaseVectorEnv | None,
-    on_collect: Callable[[int], None] | None = None,
-) -> Training:
-    """Open the run folder, new or to resume, and build the training.
+def open_folder(
+    settings: TrainingSettings, options: RunOptions, buffer_nbytes: int
+) -> tuple[RunFolder, bool, Checkpoints, list[Path]]:
+    """Open the run folder, new or to resume, and write its settings.
 
-    :param test_envs: the environments to evaluate in; None does not evaluate.
-    :param on_collect: called with the environment step before each collect.
+    :return: the folder, whether it is new, its checkpoints and its logs so far.
     :raises ConfigError: if an option cannot be followed.
     """
     check_wandb(options.wandb, options.wandb_mode)
@@ -136,7 +155,7 @@ def make_training(
                 **{name: getattr(settings, name) for name in ("family", *NAMES)},
                 "device": options.torch_device,
                 "settings": settings.written(),
-                "buffer_bytes_at_most": replay.nbytes_at_most,
+                "buffer_bytes_at_most": buffer_nbytes,
                 "arguments": options.arguments,
                 **describe_run(),
             },
@@ -154,6 +173,26 @@ def make_training(
     if not is_new and not checkpoints.paths():
         run.start_over()
     logs = run.logs()
+    return run, is_new, checkpoints, logs
+
+
+def make_training(
+    settings: TrainingSettings,
+    options: RunOptions,
+    *,
+    policy: Agent,
+    replay: Replay,
+    train_collector: LeanCollector,
+    test_envs: BaseVectorEnv | None,
+    on_collect: Callable[[int], None] | None = None,
+) -> Training:
+    """Open the run folder, new or to resume, and build the training.
+
+    :param test_envs: the environments to evaluate in; None does not evaluate.
+    :param on_collect: called with the environment step before each collect.
+    :raises ConfigError: if an option cannot be followed.
+    """
+    run, is_new, checkpoints, logs = open_folder(settings, options, replay.nbytes_at_most)
     wandb = open_wandb(run, project=options.wandb, mode=options.wandb_mode, is_new=is_new)
     limit, plan = replay.limit, f"{replay.plan}\n" if replay.plan else ""
     print(
@@ -197,7 +236,9 @@ def _take_threads(count: int | None) -> None:
 
 def _describe_lambda(settings: TrainingSettings) -> str:
     """Say how lambda rises, and how far it gets in a run that is shorter than its schedule."""
-    schedule = LinearSchedule(settings.lambda_start, settings.lambda_end, settings.lambda_steps)
+    schedule = make_coefficient(settings)
+    if isinstance(schedule, AdaptiveCoefficient):
+        return f"lambda {schedule.low:g} to {schedule.high:g}, to hold a drift of {settings.drift}"
     if schedule.start == schedule.end:
         return f"lambda {schedule.end:g}"
     length = f"{schedule.duration_env_steps:,} env steps"

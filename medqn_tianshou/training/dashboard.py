@@ -9,8 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.tensorboard.summary import hparams
 
+from medqn_tianshou.algorithm.networks import action_values
 from medqn_tianshou.algorithm.samplers import ObservationBuffer, Observations, RealStateSampler
 from medqn_tianshou.host.api import Agent
+from medqn_tianshou.replay.reservoir import ReservoirStateSampler
+from medqn_tianshou.training.memory import MB
 
 PROBE_STATES = 64
 """Two passes over these cost the time of one update, every thousand environment steps."""
@@ -27,6 +30,7 @@ LAYOUT = {
         "evaluation return": _chart("test/returns_stat/mean"),
         "loss: TD, consolidation": _chart("update/td_loss", "update/consolidation_loss"),
         "lambda": _chart("train/consolidation_coef"),
+        "drift on the consolidation states": _chart("update/consolidation_drift"),
         "epsilon": _chart("train/epsilon"),
     },
     "Q values on the probe states": {
@@ -41,6 +45,7 @@ LAYOUT = {
     "memory": {
         "process, MB": _chart("memory/rss_mb", "memory/peak_rss_mb", "memory/children_rss_mb"),
         "replay buffer, MB": _chart("memory/buffer_mb"),
+        "reservoir of states, MB": _chart("memory/state_buffer_mb"),
         "CUDA, MB": _chart("memory/cuda_mb", "memory/peak_cuda_mb"),
     },
 }
@@ -85,8 +90,9 @@ class Probe:
             if len(self._buffer) < self._size:
                 return {}
             self._sample(env_step)
-        q_BA: torch.Tensor = policy.model(self._states)[0]
-        target_q_BA: torch.Tensor = policy.model_old(self._states)[0]
+        states: Any = self._states
+        q_BA = action_values(policy.model, states)
+        target_q_BA = action_values(policy.model_old, states)
         values = {
             "q_mean": q_BA.max(dim=1).values.mean().item(),
             "q_abs_max": q_BA.abs().max().item(),
@@ -98,7 +104,8 @@ class Probe:
         self._greedy_B = greedy_B
         if env_step >= self._next_sample:
             self._sample(env_step)
-            new_q_BA: torch.Tensor = policy.model(self._states)[0]
+            states = self._states
+            new_q_BA = action_values(policy.model, states)
             self._greedy_B = new_q_BA.argmax(dim=1).cpu().numpy()
         return values
 
@@ -115,6 +122,19 @@ class Probe:
         """Continue from what :meth:`state_dict` returned."""
         self._states, self._greedy_B = state["states"], state["greedy"]
         self._next_sample = int(state.get("next_sample", 0))  # earlier versions have none
+
+
+def policy_figures(policy: Agent) -> dict[str, float]:
+    """Return what a policy itself knows of its consolidation: lambda, and the size of a reservoir.
+
+    :return: values by their tags.
+    """
+    figures = {"train/consolidation_coef": policy.consolidation_coef}
+    sampler = policy.state_sampler
+    if isinstance(sampler, ReservoirStateSampler):
+        figures["memory/state_buffer_mb"] = sampler.nbytes / MB
+        figures["memory/state_buffer_states"] = len(sampler)
+    return figures
 
 
 METRICS = (

@@ -151,8 +151,10 @@ def check_fields(instance: Any) -> None:
 
     :raises ConfigError: for the first value that does not fit.
     """
-    for name, spec in field_specs(type(instance)).items():
-        spec.check(getattr(instance, name))
+    specs, sources = field_specs(type(instance)), getattr(instance, "sources", {})
+    # A value that follows from another comes last: the other is at fault.
+    for name in sorted(specs, key=lambda name: sources.get(name) == "derived"):
+        specs[name].check(getattr(instance, name))
 
 
 def existing_folder(text: str) -> Path:

@@ -69,6 +69,7 @@ def plan_memory(settings: TrainingSettings, space: Any, *, rss: int) -> MemoryPl
     """
     budget = settings.memory or 0
     process = max(settings.process_nbytes, rss + TRAINING_RESERVE)
+    process += predict_states(settings, space)
     if settings.env_count > 1:
         process += ENVPOOL_NBYTES
     room = int(BUDGET_SHARE * budget) - process
@@ -108,12 +109,23 @@ def predict_buffer(settings: TrainingSettings, space: Any, replay: Replay | None
     """
     if (replay or settings.replay) == "raw":
         return _raw_nbytes(settings, space, settings.buffer_size)
+    nbytes = settings.buffer_size * (_row_nbytes(space) + COMPACT_ROW_NBYTES)
+    return nbytes if settings.memory_cap is None else min(nbytes, settings.memory_cap)
+
+
+def predict_states(settings: TrainingSettings, space: Any) -> int:
+    """Predict the bytes of a full reservoir of states; 0 for a run that has none."""
+    frames = space.shape[0] if str(space.dtype) == "uint8" and len(space.shape) > 1 else 1
+    size = _row_nbytes(space) * frames + COMPACT_ROW_NBYTES  # every frame of a stack by itself
+    return (settings.state_buffer_size or 0) * size
+
+
+def _row_nbytes(space: Any) -> int:
+    """Predict the bytes of a frame, or of another observation, in compact storage."""
     cells = int(np.prod(space.shape or ()))
-    row = {"uint8": COMPACT_FRAME_NBYTES, "bool": -(-cells // 8)}.get(
+    return {"uint8": COMPACT_FRAME_NBYTES, "bool": -(-cells // 8)}.get(
         str(space.dtype), cells * np.dtype(space.dtype).itemsize
     )
-    nbytes = settings.buffer_size * (row + COMPACT_ROW_NBYTES)
-    return nbytes if settings.memory_cap is None else min(nbytes, settings.memory_cap)
 
 
 def _raw_nbytes(settings: TrainingSettings, space: Any, size: int) -> int:

@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
+from typing import Any, Protocol
 
 from medqn_tianshou.files.container import UNSOUND
+from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.training.checkpoint import CheckpointError, Checkpoints
 from medqn_tianshou.training.errors import ConfigError, reason_of
-from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import format_bytes, memory_limit
 from medqn_tianshou.training.options import RunOptions
 from medqn_tianshou.training.run_config import RunConfigError, find_runs, is_finished, read_config
@@ -45,7 +46,25 @@ def open_run(settings: TrainingSettings, options: RunOptions) -> tuple[RunFolder
         raise ConfigError(option, folder, remedy) from error
 
 
-def restore(training: Training, run: RunFolder, checkpoints: Checkpoints, logs: list[Path]) -> None:
+class Resumable(Protocol):
+    """What continues from a checkpoint."""
+
+    @property
+    def env_step(self) -> int:
+        """The environment step now."""
+
+    def load_state_dict(
+        self, state: dict[str, Any], replay: CompactVectorReplayBuffer | None
+    ) -> bool:
+        """Continue; return whether the environments do."""
+
+    def abandon(self) -> None:
+        """Release the run folder without training."""
+
+
+def restore(
+    training: Resumable, run: RunFolder, checkpoints: Checkpoints, logs: list[Path]
+) -> None:
     """Load the run's last sound checkpoint into a training; a run without any starts over.
 
     :param logs: the run's logs, without those of this process.

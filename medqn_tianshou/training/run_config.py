@@ -64,6 +64,8 @@ check_summary = fields(
 
 EARLIER_ALGORITHMS = {"medqn": "medqn-r"}
 """Names in the files of earlier versions: Atari's algorithm."""
+_ADDED = {"lambda_schedule": "linear", "head": "dqn"}
+"""Settings that earlier versions did not write, and what they stand for there."""
 _EARLIER_FOLDERS = {"medqn-r": "medqn-real"}
 
 
@@ -125,7 +127,7 @@ class RunConfig:
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """Name a value in which two identities differ, if there is one."""
     for name in sorted(found.keys() | wanted.keys()):
-        value = found.get(name)
+        value = found.get(name, _ADDED.get(name))
         if name == "algo":
             value = EARLIER_ALGORITHMS.get(str(value), value)
         if value != wanted.get(name):

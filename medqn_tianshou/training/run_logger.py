@@ -11,7 +11,7 @@ from tianshou.data import ReplayBuffer
 from medqn_tianshou.host.api import Agent, Logger
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
-from medqn_tianshou.training.dashboard import LAYOUT, Probe, write_hparams
+from medqn_tianshou.training.dashboard import LAYOUT, Probe, policy_figures, write_hparams
 from medqn_tianshou.training.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.training.progress_line import ProgressLine
 from medqn_tianshou.training.replay_memory import make_watch
@@ -234,7 +234,7 @@ class RunLogger(Logger):
         train_return = self._train_return()
         values = {
             "train/epsilon": self._train_epsilon,
-            "train/consolidation_coef": self.policy.consolidation_coef,
+            **policy_figures(self.policy),
             **({} if train_return is None else {"train/return": train_return}),
             **self._speeds_since_last_log(),
             **{f"probe/{tag}": value for tag, value in probed.items()},

@@ -32,6 +32,7 @@ def policy_state(policy: Agent) -> State:
         "gradient_steps": policy.gradient_steps,
         "eps": policy.eps,
         "sampler": policy.state_sampler.state_dict(),
+        "coef": None if policy.adaptive_coef is None else policy.adaptive_coef.value,
     }
 
 
@@ -56,6 +57,8 @@ def load_policy_state(policy: Agent, state: State) -> None:
     policy.set_gradient_steps(int(state["gradient_steps"]))
     policy.set_eps(float(state["eps"]))
     policy.state_sampler.load_state_dict(state["sampler"])
+    if policy.adaptive_coef is not None:
+        policy.adaptive_coef.load(float(state["coef"]))
 
 
 def _like(value: Any, parameter: torch.Tensor) -> Any:

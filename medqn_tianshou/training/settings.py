@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, make_dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from medqn_tianshou.envs.registration import task_key
+from medqn_tianshou.training.consolidation import ConsolidationSettings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import (
-    CONSOLIDATION,
     DQN,
     FILES,
     RUN,
@@ -18,21 +18,24 @@ from medqn_tianshou.training.fields import (
     Flag,
     Range,
     Share,
-    Weight,
     check_fields,
     field_specs,
 )
 from medqn_tianshou.training.memory import parse_bytes
 from medqn_tianshou.training.options import RunOptions
 
-# The same choices as in the algorithm and the replay buffers, whose modules load torch.
-Sampling = Literal["real", "uniform", "mixed"]
-ConsolidationKind = Literal["mse", "huber", "kl"]
-Reduction = Literal["mean", "sum"]
+# The same choices as in the networks and the replay buffers, whose modules load torch.
 Replay = Literal["compact", "raw"]
 Optimizer = Literal["adam", "rmsprop", "rmsprop-centered"]
 Initialization = Literal["torch", "kaiming", "kaiming-output"]
 
+Head = Annotated[
+    Literal["dqn", "qr", "c51", "iqn"],
+    Flag("what the network predicts: values, or distributions as QR-DQN, C51 or IQN", DQN),
+]
+
+REPLAY_FREE = ("pqn", "stream-q")
+"""Algorithms without a replay buffer, which have a training loop of their own."""
 NAMES = ("task", "algo", "seed")
 """What names a run; the values beside these have a source."""
 
@@ -58,7 +61,7 @@ def memory_size(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(ConsolidationSettings):
     """The settings that all families share. Each value is checked, alone and against the others.
 
     :raises ConfigError: if a value does not fit.
@@ -75,7 +78,7 @@ class TrainingSettings:
     """The memory of a run beside its replay buffer, with torch for the CPU: the measured peak
     (docs/results/memory), and a tenth more."""
     # Where these are no settings of the family.
-    optimizer, max_grad_norm, return_window = "adam", 0.0, 100
+    optimizer, max_grad_norm, return_window, head = "adam", 0.0, 100, "dqn"
     options_class: ClassVar[type[RunOptions]] = RunOptions
     shorthands: ClassVar[type] = make_dataclass("NoShorthands", ())
     """Flags that stand for several settings, as a dataclass; :meth:`expand` replaces them."""
@@ -112,33 +115,6 @@ class TrainingSettings:
     double: Annotated[bool, Flag("double DQN targets", DQN)]
     dueling: Annotated[bool, Flag("dueling network", DQN)]
     huber: Annotated[bool, Flag("Huber TD loss instead of squared error", DQN)]
-
-    lambda_start: Annotated[Weight, Flag("weight of the term at the start", CONSOLIDATION)]
-    lambda_end: Annotated[
-        Weight, Flag("weight after --lambda-steps, reached linearly", CONSOLIDATION)
-    ]
-    lambda_steps: Annotated[
-        Count,
-        Flag("env steps from the first weight to the last, however long the run is", CONSOLIDATION),
-    ]
-    consolidation_epochs: Annotated[
-        int,
-        Range(at_least=1, at_most=10_000),
-        Flag("E: gradient steps per mini-batch", CONSOLIDATION),
-    ]
-    consolidation_batch_size: Annotated[
-        int,
-        Range(at_least=1, at_most=1_000_000),
-        Flag("states per gradient step", CONSOLIDATION, "batch-size"),
-    ]
-    consolidation_loss: Annotated[
-        ConsolidationKind, Flag("distance to the target network", CONSOLIDATION)
-    ]
-    consolidation_reduction: Annotated[
-        Reduction,
-        Flag("over actions: mean as released, or sum as in the paper's equation", CONSOLIDATION),
-    ]
-    sampling: Sampling
 
     overlap: Annotated[
         bool,
@@ -183,6 +159,13 @@ class TrainingSettings:
 
     def check(self) -> None:
         """Check the values against each other."""
+        self.check_consolidation()
+        if self.head != "dqn":
+            ours = "the distributional heads"
+            self.require(not self.dueling, "dueling", f"is not for {ours}; take --head dqn")
+            self.require(not self.overlap, "overlap", f"is not for {ours}; leave it out")
+            remedy = f"is for values; {ours} have a distance of their own, leave it out"
+            self.require(self.consolidation_loss == "mse", "consolidation_loss", remedy)
         self.require(
             self.buffer_size >= self.batch_size,
             "buffer_size",
@@ -218,7 +201,7 @@ class TrainingSettings:
     def derive(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the defaults that follow from other values."""
         return {
-            "consolidation_batch_size": values["batch_size"],
+            **cls.derive_consolidation(values),
             "memory": None,
             "memory_cap": None,
         }
@@ -250,7 +233,8 @@ class TrainingSettings:
     @property
     def uses_whole_buffer(self) -> bool:
         """Whether an update takes all transitions instead of a sample: MeDQN(U)'s one batch."""
-        return self.sampling == "uniform" and self.buffer_size == self.batch_size
+        only_one_batch = self.buffer_size == self.batch_size
+        return only_one_batch and self.sampling in ("uniform", "reservoir")
 
     @property
     def env_count(self) -> int:

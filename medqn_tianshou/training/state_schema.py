@@ -94,7 +94,8 @@ def _policy(policy: Agent) -> Check:
             "gradient_steps": whole(),
             "eps": number(0, 1),
             "sampler": anything,
-        }
+        },
+        others=("coef",),  # older checkpoints have none
     )
 
 

@@ -8,6 +8,7 @@ from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 from medqn_tianshou import (
     MixedStateSampler,
     RealStateSampler,
+    ReservoirStateSampler,
     StateSampler,
     UniformStateSampler,
 )
@@ -57,6 +58,7 @@ def filled(buffer, env_steps):
         MixedStateSampler(
             real=RealStateSampler(), uniform=UniformStateSampler(observation_space=PLANE)
         ),
+        ReservoirStateSampler(observation_space=PLANE, capacity=3),
     ],
 )
 def test_every_sampler_follows_the_protocol(sampler):

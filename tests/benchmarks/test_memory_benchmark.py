@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import report
-from benchmarks.memory import command, play, processes, timing, training, worker
+from benchmarks.memory import command, play, processes, states, timing, training, worker
 
 pytestmark = pytest.mark.slow
 
@@ -16,6 +16,7 @@ TINY = replace(
     atari_transitions=50,
     minatar_transitions=50,
     peer_transitions=50,
+    reservoir_states=20,
     fetch_transitions=50,
     fetch_repeats=1,
     add_passes=1,
@@ -48,6 +49,14 @@ def test_both_buffers_fetch_the_same(buffers, way):
     for place, (one, other) in enumerate(zip(*fetched, strict=True)):
         which = known if place == 1 else slice(None)  # the successors
         np.testing.assert_array_equal(one[which], other[which])
+
+
+def test_a_reservoir_is_measured_in_every_game():
+    result = states.measure_states(TINY)
+    assert [row[0] for row in states.show_states(result).tables[0].rows] == list(states.GAMES)
+    for figures in result["by_game"].values():
+        assert figures["bytes"] < figures["raw"] / 2
+        assert min(figures.values()) > 0
 
 
 def test_times_are_taken_of_every_way_and_game_and_judged():

@@ -3,13 +3,13 @@
 import json
 import pickle
 from types import SimpleNamespace
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from medqn_tianshou.algorithm import loss, samplers
+from medqn_tianshou.algorithm import heads, loss, samplers
 from medqn_tianshou.envs import atari as atari_envs
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.atari import ATARI as FAMILY
@@ -21,6 +21,7 @@ from medqn_tianshou.experiments.settings import (
     settings_of,
 )
 from medqn_tianshou.experiments.settings import atari as atari_settings
+from medqn_tianshou.training import consolidation
 from medqn_tianshou.training import settings as training_settings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.run_config import RunConfig
@@ -100,9 +101,10 @@ def test_every_setting_builds_a_policy(algo, task):
 @pytest.mark.parametrize(
     ("declared", "meant"),
     [
-        (training_settings.Sampling, samplers.Sampling),
-        (training_settings.ConsolidationKind, loss.ConsolidationKind),
-        (training_settings.Reduction, loss.Reduction),
+        (consolidation.Sampling, Literal[samplers.Sampling, "reservoir"]),
+        (consolidation.ConsolidationKind, loss.ConsolidationKind),
+        (consolidation.Reduction, loss.Reduction),
+        (get_args(training_settings.Head)[0], heads.Head),
         (atari_settings.Backend, atari_envs.Backend),
     ],
 )

@@ -41,6 +41,10 @@ HOST = pytest.mark.host
             )
         ),
         pytest.param("minatar", f"--game breakout --algo medqn-u {LOWDIM} --overlap", marks=HOST),
+        ("minatar", f"--game breakout --algo medqn-u {LOWDIM} --sampling reservoir"),
+        ("lowdim", f"--task Catcher {LOWDIM} --sampling reservoir --state-buffer-size 50"),
+        ("lowdim", f"--task Catcher {LOWDIM} --lambda auto --drift 0.01"),
+        ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --buffer-size 90 --head iqn"),
         ("minatar", f"--game breakout --algo medqn-r {LOWDIM} --eval-every 90 --eps-test 0.2"),
     ],
 )
@@ -64,6 +68,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
         ("--env-backend ale --test-num 1 --sampling mixed", 12),
         ("--test-num 2 --algo dqn --overlap --dueling", 33),
         ("--test-num 1 --replay raw --n-step 2", 28),
+        ("--env-backend ale --test-num 1 --sampling reservoir --state-buffer-size 70", 28),
         pytest.param("--env-backend ale --training-num 2 --test-num 2", 28, marks=HOST),
         ("--env-backend ale --training-num 2 --test-num 1 --overlap --eps-test 0.9", 30),
     ],

@@ -10,7 +10,16 @@ from medqn_tianshou.commands.report.runs import LeftOut, RecordedRun
 Groups = dict[tuple[str, str], list[RecordedRun]]
 """Runs by task and label."""
 
-_ORDER = ("MeDQN(U)", "MeDQN(R)", "MeDQN(mixed)", "DQN", "DQN(S)")
+_ORDER = (
+    "MeDQN(U)",
+    "MeDQN(R)",
+    "MeDQN(mixed)",
+    "MeDQN(reservoir)",
+    "DQN",
+    "DQN(S)",
+    "PQN",
+    "Stream-Q",
+)
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
 

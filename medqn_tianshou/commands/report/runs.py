@@ -20,8 +20,20 @@ Metric = Literal["train", "eval"]
 
 USUAL_RETURN_WINDOW = 100
 """Training episodes that a return averages over in runs without such a setting: Atari's."""
-PAPER_NAMES = {"medqn-u": "MeDQN(U)", "medqn-r": "MeDQN(R)", "dqn": "DQN", "dqn-s": "DQN(S)"}
-_NAMES_BY_SAMPLING = {"real": "MeDQN(R)", "uniform": "MeDQN(U)", "mixed": "MeDQN(mixed)"}
+PAPER_NAMES = {
+    "medqn-u": "MeDQN(U)",
+    "medqn-r": "MeDQN(R)",
+    "dqn": "DQN",
+    "dqn-s": "DQN(S)",
+    "pqn": "PQN",
+    "stream-q": "Stream-Q",
+}
+_NAMES_BY_SAMPLING = {
+    "real": "MeDQN(R)",
+    "uniform": "MeDQN(U)",
+    "mixed": "MeDQN(mixed)",
+    "reservoir": "MeDQN(reservoir)",
+}
 UNFINISHED = "unfinished"
 _NEEDED = {"eps_train", "eps_train_final", "eps_decay_steps"}
 # What a damaged or foreign file may raise while it is read.
@@ -170,7 +182,7 @@ def _name_of(file: Path) -> str:
 
 
 def _algorithm(algo: str, settings: Settings) -> str:
-    if algo.startswith("medqn") and "sampling" in settings:  # Atari has a flag for it
+    if algo.startswith("medqn") and "sampling" in settings:
         return _NAMES_BY_SAMPLING.get(settings["sampling"].value, algo)
     return PAPER_NAMES.get(algo, algo)
 

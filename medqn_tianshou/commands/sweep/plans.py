@@ -14,7 +14,7 @@ from medqn_tianshou.commands.flags import add_train_flags
 from medqn_tianshou.commands.parsing import Parser
 from medqn_tianshou.commands.train import settings_from
 from medqn_tianshou.experiments.families import FAMILIES
-from medqn_tianshou.training.memory_plan import plan_memory, predict_buffer
+from medqn_tianshou.training.memory_plan import plan_memory, predict_buffer, predict_states
 from medqn_tianshou.training.run_config import find_runs, is_finished
 from medqn_tianshou.training.settings import TrainingSettings
 
@@ -79,9 +79,10 @@ def plan_run(family: str, flags: Sequence[str], *, name: str, logdir: Path) -> R
     with parser.reporting():
         settings = settings_from(FAMILIES[family].settings_class, given)
         FAMILIES[family].check(settings)
-        nbytes = settings.process_nbytes + predict_buffer(settings, _space_of(settings))
+        space = _space_of(settings)
+        nbytes = predict_buffer(settings, space) + predict_states(settings, space)
         if settings.memory is not None:  # refused now, rather than when the run starts
-            plan_memory(settings, _space_of(settings), rss=0)
+            plan_memory(settings, space, rss=0)
     device = settings.options_class(device=given.get("device")).torch_device
     logdir = logdir.absolute()
     return RunPlan(
@@ -94,7 +95,7 @@ def plan_run(family: str, flags: Sequence[str], *, name: str, logdir: Path) -> R
         env_steps=settings.total_env_steps,
         cpus=settings.threads or torch.get_num_threads(),
         gpus=int(torch.device(device).type == "cuda"),
-        memory_nbytes=settings.memory or nbytes,
+        memory_nbytes=settings.memory or settings.process_nbytes + nbytes,
     )
 
 

@@ -1,14 +1,13 @@
 """The settings and options of the Atari experiments; their values are in ``atari.toml``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from medqn_tianshou.experiments.settings.files import load_settings
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import (
-    CONSOLIDATION,
     DQN,
     FILES,
     MOST_STEPS,
@@ -20,7 +19,7 @@ from medqn_tianshou.training.fields import (
 )
 from medqn_tianshou.training.memory import MB
 from medqn_tianshou.training.options import RunOptions, torch_device
-from medqn_tianshou.training.settings import Sampling, TrainingSettings
+from medqn_tianshou.training.settings import Head, TrainingSettings
 
 Backend = Literal["auto", "envpool", "ale"]
 
@@ -137,10 +136,8 @@ The defaults for a game and an algorithm are those of the released code. Example
         Literal[0, 1],
         Flag("1: scale pixels to [0, 1], 0: leave 0 to 255, as the released code does", DQN),
     ]
-    sampling: Annotated[
-        Sampling,
-        Flag("states to consolidate on: MeDQN(R), MeDQN(U), or half of each", CONSOLIDATION),
-    ]
+
+    head: Head = field()
 
     @classmethod
     def canonical_task(cls, task: str, known: list[str]) -> str:
@@ -209,7 +206,7 @@ The defaults for a game and an algorithm are those of the released code. Example
     @property
     def warning(self) -> str | None:
         """A doubt about the values that the user should know of."""
-        if self.lambda_end == 0 or self.sampling == "real":
+        if self.lambda_end == 0 or self.sampling in ("real", "reservoir"):
             return None
         return (
             f"--sampling {self.sampling} draws each pixel by itself: no game shows such frames, "

@@ -10,7 +10,7 @@ from medqn_tianshou.experiments.settings.files import load_settings, nearest
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import DQN, RUN, Count, CountOrZero, Flag, Range, Weight
 from medqn_tianshou.training.memory import MB
-from medqn_tianshou.training.settings import Initialization, Optimizer, TrainingSettings
+from medqn_tianshou.training.settings import Head, Initialization, Optimizer, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +132,7 @@ Needs the extra `minatar`, a package under the GPL. Examples:
         Literal["fixed", "flash"],
         Flag("Seaquest's oxygen bar: of the installed MinAtar, or flash: of MinAtar 1.0.10", RUN),
     ]
+    head: Head = field()
 
 
 _TASKS = tuple(load_settings("lowdim")["task"])

@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import CONSOLIDATION, field_specs
-from medqn_tianshou.training.settings import Setting, Settings, TrainingSettings
+from medqn_tianshou.training.settings import REPLAY_FREE, Setting, Settings, TrainingSettings
 
 S = TypeVar("S", bound=TrainingSettings)
+
+
+_OF_REPLAY_FREE = {
+    "steps", "lr", "gamma", "max_grad_norm", "max_episode_steps", "return_window", "eps_train",
+    "eps_train_final", "eps_decay_steps", "threads", "hidden_sizes", "seaquest_oxygen",
+}  # fmt: skip
+"""The settings that algorithms without replay follow."""
 
 
 @cache
@@ -59,6 +66,10 @@ def resolve_settings(
     derived = settings_class.derive({name: setting.value for name, setting in found.items()})
     found = {name: Setting(value, "derived") for name, value in derived.items()} | found
     _check_consolidation(settings_class, algo, overrides)
+    if algo in REPLAY_FREE:
+        for name in sorted(overrides.keys() - _OF_REPLAY_FREE):
+            remedy = f"has no use with --algo {algo}; leave it out"
+            raise ConfigError(name, overrides[name], remedy)
     return settings_class(
         task=task,
         algo=algo,

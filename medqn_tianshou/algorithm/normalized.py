@@ -1,0 +1,123 @@
+"""What the baselines without a replay buffer share: their network, and how they act."""
+
+from collections.abc import Sequence
+from math import ceil, prod, sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from medqn_tianshou.algorithm.networks import Observations
+
+Array = NDArray[Any]
+
+
+class Moments(nn.Module):
+    """Running mean and variance (Welford), as buffers of the network that normalizes by them."""
+
+    count: torch.Tensor
+    mean: torch.Tensor
+    squares: torch.Tensor
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(tuple(shape)))
+        self.register_buffer("squares", torch.zeros(tuple(shape)))
+
+    def update(self, value: torch.Tensor) -> None:
+        """Count one more value."""
+        self.count += 1
+        distance = value - self.mean
+        self.mean += distance / self.count
+        self.squares += distance * (value - self.mean)
+
+    @property
+    def variance(self) -> torch.Tensor:
+        """The sample variance; 1 before there are two values."""
+        return self.squares / (self.count - 1) if self.count > 1 else torch.ones_like(self.squares)
+
+
+class NormalizedQNetwork(nn.Module):
+    """A Q network with layer normalization before each activation, which replaces the target.
+
+    :param observation_shape: three numbers have a convolution of 16 channels as MinAtar's network.
+    :param hidden_sizes: width of each hidden layer.
+    :param streaming: Stream-Q's: leaky ReLU, normalization without parameters, sparse initial
+        weights, and observations normalized by their running moments. Otherwise PQN's.
+    """
+
+    def __init__(
+        self,
+        *,
+        observation_shape: Sequence[int],
+        action_count: int,
+        hidden_sizes: Sequence[int],
+        streaming: bool,
+    ) -> None:
+        super().__init__()
+        self.moments = Moments(observation_shape) if streaming else None
+
+        def activated(layer: nn.Module, shape: Sequence[int]) -> list[nn.Module]:
+            norm = nn.LayerNorm(list(shape), elementwise_affine=not streaming)
+            return [layer, norm, nn.LeakyReLU() if streaming else nn.ReLU()]
+
+        layers: list[nn.Module] = []
+        width = prod(observation_shape)
+        if len(observation_shape) == 3:
+            channels, height, width = observation_shape
+            shape = (16, height - 2, width - 2)
+            layers += activated(nn.Conv2d(channels, 16, kernel_size=3), shape)
+            width = prod(shape)
+        layers.append(nn.Flatten())
+        for size in hidden_sizes:
+            layers += activated(nn.Linear(width, size), (size,))
+            width = size
+        self.layers = nn.Sequential(*layers, nn.Linear(width, action_count))
+        if streaming:
+            for layer in self.layers:
+                if isinstance(layer, nn.Linear | nn.Conv2d):
+                    sparse_init(layer)
+
+    def forward(
+        self, obs: Observations, state: Any = None, info: Any = None
+    ) -> tuple[torch.Tensor, Any]:
+        """Return the action values, and the recurrent state unchanged."""
+        values = torch.as_tensor(obs).float()
+        if self.moments is not None:
+            values = (values - self.moments.mean) / (self.moments.variance + 1e-8).sqrt()
+        q_BA: torch.Tensor = self.layers(values)
+        return q_BA, state
+
+
+def sparse_init(layer: nn.Linear | nn.Conv2d, sparsity: float = 0.9) -> None:
+    """Draw weights uniformly within 1 / sqrt(fan_in), and set most inputs of each output to 0."""
+    with torch.no_grad():
+        weights = layer.weight.view(len(layer.weight), -1)
+        fan_in = weights.shape[1]
+        weights.uniform_(-1 / sqrt(fan_in), 1 / sqrt(fan_in))
+        for row in weights:
+            row[torch.randperm(fan_in)[: ceil(sparsity * fan_in)]] = 0
+        if layer.bias is not None:
+            layer.bias.zero_()
+
+
+@torch.no_grad()
+def evaluate(network: nn.Module, obs: Any) -> Array:
+    """Return action values as an array."""
+    values: Array = network(obs)[0].numpy()
+    return values
+
+
+def explore(q_EA: Array, eps: float) -> Array:
+    """Choose the best action of each row, or a random one with probability eps."""
+    random_E = np.random.random(len(q_EA)) < eps
+    actions_E = np.random.randint(q_EA.shape[1], size=len(q_EA))
+    return np.where(random_E, actions_E, q_EA.argmax(axis=1))
+
+
+def load(module: nn.Module, values: dict[str, Any]) -> None:
+    """Load parameters and buffers from arrays."""
+    module.load_state_dict({name: torch.as_tensor(value) for name, value in values.items()})

@@ -1,0 +1,99 @@
+"""Runs of PQN and Stream-Q: the same folder as all others, in the report, and resumed."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from medqn_tianshou.commands.agent import Agent
+from medqn_tianshou.commands.report.runs import read_run
+from medqn_tianshou.experiments.gymnasium import GYM
+from medqn_tianshou.experiments.minatar import MINATAR
+from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.options import CheckpointInterval, RunOptions
+
+NAMES = {"pqn": "PQN", "stream-q": "Stream-Q"}
+
+
+def train(family, algo, logdir, steps=9_000, stop_at=None, **options):
+    settings = family.settings(algo=algo, steps=steps)
+    training = family.make_training(settings, RunOptions(logdir=logdir, **options))
+    if stop_at is not None:
+        step = training._step
+
+        def stopping():
+            step()
+            if training.env_step >= stop_at:
+                training.stop_signal = 15
+
+        training._step = stopping
+    return training, training.run()
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", NAMES)
+def test_a_run_writes_the_folder_that_a_report_reads(tmp_path, algo):
+    steps = 9_000 if algo == "pqn" else 600
+    training, summary = train(MINATAR, algo, tmp_path, steps)
+    folder = training.run_folder.path
+    assert summary.status == "finished"
+    assert steps <= summary.env_steps < steps + 128
+    assert summary.gradient_steps == (2 * 2 * 32 if algo == "pqn" else 600)
+    run = read_run(folder / "config.json")
+    assert (run.algorithm, run.status, run.task) == (NAMES[algo], "finished", "breakout")
+    assert run.peak_rss_mb > 50
+    assert len(run.curve("train", None).value) > 0
+    assert [row["gradient_step"] for row in rows(folder / "progress.csv")][-1] == str(
+        summary.gradient_steps
+    )
+    episodes = rows(folder / "episodes.csv")
+    assert sum(int(row["length"]) for row in episodes) <= summary.env_steps
+    assert list(folder.glob("events.out.tfevents.*"))
+    assert json.loads((folder / "summary.json").read_text())["cpu_seconds"] > 0
+    moment = next(Agent(folder).play())  # its network plays
+    assert moment.q_A.shape == (6,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", NAMES)
+def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path, algo):
+    steps, stop_at = (9_000, 4_500) if algo == "pqn" else (500, 260)
+    whole, _ = train(GYM, algo, tmp_path / "whole", steps)
+    stopped, summary = train(GYM, algo, tmp_path / "stopped", steps, stop_at)
+    assert (summary.status, stopped.checkpoints.paths() != []) == ("interrupted", True)
+    interval = CheckpointInterval(minutes=10)
+    resumed, summary = train(
+        GYM, algo, tmp_path, steps, resume=stopped.run_folder.path, checkpoint_every=interval
+    )
+    assert summary.status == "finished"
+    one, other = (training.learner.network.state_dict() for training in (whole, resumed))
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=0, atol=0)
+    tables = [rows(each.run_folder.path / "episodes.csv") for each in (whole, resumed)]
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"buffer_size": 100}, "buffer_size=100 has no use with --algo pqn"),
+        ({"eval_every": 100}, "has no use with --algo pqn"),
+        ({"sampling": "reservoir"}, "has no use with --algo pqn"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(options, error):
+    with pytest.raises(ConfigError, match=error):
+        MINATAR.settings(algo="pqn", **options)
+
+
+def test_options_without_a_meaning_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="wandb='x' is not for --algo stream-q"):
+        MINATAR.make_training(
+            MINATAR.settings(algo="stream-q"), RunOptions(logdir=tmp_path, wandb="x")
+        )
