@@ -54,7 +54,7 @@ class TestSite:
         places = {entry["location"] for entry in entries}
         assert {"resume/", "tutorial/", "api/#medqn_tianshou.MeDQNPolicy"} <= places
 
-    def test_no_page_loads_anything_from_elsewhere(self, site):
+    def test_no_page_names_scripts_pictures_or_styles_of_another_server(self, site):
         loaded = re.compile(r'<(?:script|img)[^>]*\bsrc="(http[^"]*)|<link[^>]*href="(http[^"]*)')
         for page in site.rglob("*.html"):
             assert loaded.search(page.read_text()) is None, page
