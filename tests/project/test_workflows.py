@@ -39,8 +39,7 @@ def test_the_commands_of_a_workflow_parse(path):
         for command in commands(f"    {code}"):
             check(command)
         for target in re.findall(r"^make ([\w-]+)", code, re.MULTILINE):
-            # Tianshou 2 has its own target, which comes with its support.
-            assert target in TARGETS | {"test-tianshou2"}
+            assert target in TARGETS
 
 
 def test_what_is_published_was_built_for_the_tag_and_no_password_is_used():
