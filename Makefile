@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 VENV2 := .venv-tianshou2
 ARGS ?=
 TIANSHOU2_TESTS := tests/host tests/replay tests/envs tests/fast/test_compiled_updates.py \
-	tests/training/test_resume.py -m "(host or not slow) and not process"
+	tests/training/test_resume.py --ignore tests/replay/test_compact_with_tianshou.py \
+	--ignore tests/envs/test_atari_tianshou.py -m "host or not (slow or process)"
 # The package index has torch for Linux built with CUDA: gigabytes on disk, and 300 MB more in each
 # process. Without an NVIDIA GPU, the build for the CPU is taken from PyTorch's own index, if that can
 # be reached. `make train TORCH_INDEX=` leaves the choice to the package index; a URL names another.

@@ -64,7 +64,8 @@ def measure(name: str) -> Iterator[dict[str, Any]]:
         yield {
             "buffer": name,
             "transitions": size,
-            "MB": replay_nbytes(buffer) * min(size / max(SIZES) if name == "raw" else 1, 1) / 1e6,
+            # Tianshou's buffer takes the memory of its full size at once.
+            "MB": replay_nbytes(buffer) * (size / SIZES[-1] if name == "raw" else 1) / 1e6,
             "ms": float(np.median(seconds)) * 1e3,
             "peak RSS": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
         }

@@ -22,6 +22,7 @@ OTHER = os.environ.get("OTHER_PYTHON")
 
 @pytest.mark.host
 @pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(OTHER is None, reason="no OTHER_PYTHON, with the other version of Tianshou")
 @pytest.mark.parametrize("family", RUNS)
 def test_the_same_seed_gives_the_same_files_with_both_versions_of_tianshou(family, tmp_path):
