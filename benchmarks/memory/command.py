@@ -31,7 +31,7 @@ class Sizes:
     full_num_envs: int = 8
     minatar_transitions: int = 100_000
     peer_transitions: int = 100_000
-    reservoir_states: int = 2_000
+    reservoir_states: int = 1_000
     fetch_transitions: int = 100_000
     fetch_repeats: int = 1_000
     add_passes: int = 250

@@ -23,6 +23,9 @@ def measure_states(sizes: Any) -> Result:
         play, space = RandomPlay(envs), envs.observation_space[0]
         capacity = sizes.reservoir_states
         sampler = ReservoirStateSampler(observation_space=space, capacity=capacity, seed=0)
+        warm = ReservoirStateSampler(observation_space=space, capacity=1)
+        warm.observe(play.step().obs)  # compiles the codec
+        warm.sample(1)
         seconds = {"while it fills": 0.0, "full": 0.0}
         for step in range(10 * capacity):
             obs = play.step().obs
