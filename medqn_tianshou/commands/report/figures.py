@@ -37,6 +37,7 @@ COSTS = (
     Cost("return_replay", "replay memory at the end of the run", "buffer_mb"),
     Cost("return_rss", "peak memory of the process (RSS)", "peak_rss_mb"),
     Cost("return_time", "training time", "train_seconds"),
+    Cost("return_cpu", "CPU time of the process", "cpu_seconds"),
 )
 
 
@@ -150,13 +151,14 @@ def _set_cost_axis(axis: Any, cost: Cost, places: Array) -> tuple[str, float]:
     if not len(known):
         return "", 1
     low, high = known.min(), known.max()
-    if cost.name == "return_time":
+    if cost.name in ("return_time", "return_cpu"):
         units = (("h", 3600), ("min", 60), ("s", 1))
         unit, size = next((unit, size) for unit, size in units if high >= 2 * size or size == 1)
         axis.set_xlim(0, high / size * 1.15)
         return unit, size
     axis.set_xlim(0, high * MB * 1.15)
-    if cost.name == "return_replay":
+    if cost.name == "return_replay" and high > 0:
+        low = known[known > 0].min()  # 0, without replay, has no place
         axis.set(xscale="log", xlim=(low * MB / 4, high * MB * 6))
         axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(EngFormatter("B"))

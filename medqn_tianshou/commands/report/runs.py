@@ -71,6 +71,8 @@ class RecordedRun:
     buffer_mb: float | None
     train_seconds: float | None
     """Training time without warm-up and evaluation."""
+    cpu_seconds: float | None = None
+    """CPU time of all threads, over all resumes; None in runs of earlier versions."""
     started: str
     cpu: str
     episodes: Path
@@ -155,6 +157,7 @@ def read_run(file: Path) -> RecordedRun:
             peak_rss_mb=summary["peak_rss_mb"],
             buffer_mb=summary["buffer_mb"],
             train_seconds=(summary["env_steps"] - untimed) / speed if speed else None,
+            cpu_seconds=None if (cpu := summary.get("cpu_seconds")) is None else float(cpu),
             started=str(config.get("started", "")),
             cpu=str(config.get("hardware", {}).get("cpu", "unknown")),
             episodes=file.with_name("episodes.csv") if in_folder else file.with_suffix(".csv"),
