@@ -6,17 +6,27 @@ from math import prod
 from statistics import median
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
+from tianshou.data import Batch
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.report import Part, Result, Section, Table
 from benchmarks.speed.contestants import take_turns
 from benchmarks.speed.ratios import known_ratios
-from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, QNetwork
+from medqn_tianshou.algorithm.networks import (
+    MinAtarQNetwork,
+    MLPQNetwork,
+    NatureQNetwork,
+    QNetwork,
+)
+from medqn_tianshou.experiments.atari import ATARI
 from medqn_tianshou.fast.batches import MiniBatch
 from medqn_tianshou.fast.known import KnownNetwork
 from medqn_tianshou.fast.learner import SmallLearner
-from medqn_tianshou.training.build import optimizer_of
+from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
+from medqn_tianshou.training.build import build_policy, optimizer_of
 
 BATCH = 32
 SIDE = 1024
@@ -30,6 +40,7 @@ def measure(sizes: Any) -> Result:
         "breakout": _grid(4, 3),
         "seaquest": _grid(10, 6),
         "mountaincar": _vector(),
+        "atari": _frames(),
     }
     matrix = torch.randn(SIDE, SIDE)
     actions: dict[str, Callable[[], None]] = {name: act for name, (act, _) in updates.items()}
@@ -71,7 +82,8 @@ def show(result: Result) -> Section:
             "One thread. Operations are the multiplications and additions of all layers, dense: "
             f"one pass of the target network over {BATCH} successors, and for each epoch the pass "
             "over the batch, its backward pass and the optimizer's step; with consolidation the "
-            "states on top. DQN for MinAtar; MeDQN(U) with E 4 for MountainCar."
+            "states on top. DQN for MinAtar; MeDQN(U) with E 4 for MountainCar; MeDQN(R) for Atari, "
+            "as in the main job, reading its batch included, with torch's count of operations."
         ),
         targets=[ratio.target(figures) for ratio in known_ratios(figures)],
     )
@@ -90,6 +102,35 @@ def _vector() -> tuple[Callable[[], None], float]:
     obs = generator.normal(size=(2, BATCH, 2)).astype(np.float32)
     states = generator.normal(size=(4 * BATCH, 2)).astype(np.float32)
     return _update(network, "adam", obs, states, epochs=4)
+
+
+def _frames() -> tuple[Callable[[], None], float]:
+    settings = ATARI.settings()
+    frames = np.random.default_rng(0).integers(0, 256, (4 * BATCH, 84, 84), np.uint8)
+    options = settings.buffer_options
+    buffer = CompactVectorReplayBuffer(len(frames), 1, **options)
+    for frame in frames:
+        step = {"obs": frame[None, None], "act": [0], "rew": [0.0], "obs_next": frame[None, None]}
+        buffer.add(Batch(**step, terminated=[False], truncated=[False], info=Batch()))
+    space = gym.spaces.Box(0, 255, (settings.frames_stack, 84, 84), np.uint8)
+    network = NatureQNetwork(observation_shape=space.shape, action_count=6, channels_last=True)
+    policy = build_policy(
+        settings,
+        model=network,
+        observation_space=space,
+        action_space=gym.spaces.Discrete(6),
+        sampler_seed=0,
+    )
+    policy.set_consolidation_coef(1.0)
+    policy.is_within_training_step = True
+
+    def update() -> None:
+        policy.update(sample_size=BATCH, buffer=buffer)
+
+    update()  # copies the network to its target network
+    with FlopCounterMode(display=False) as counter:
+        update()
+    return update, float(counter.get_total_flops())
 
 
 def _update(
