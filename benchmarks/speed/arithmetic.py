@@ -82,7 +82,7 @@ def show(result: Result) -> Section:
             "One thread. Operations are the multiplications and additions of all layers, dense: "
             f"one pass of the target network over {BATCH} successors, and for each epoch the pass "
             "over the batch, its backward pass and the optimizer's step; with consolidation the "
-            "states on top. DQN for MinAtar; MeDQN(U) with E 4 for MountainCar; MeDQN(R) for Atari, "
+            "states on top. MinAtar: DQN; MountainCar: MeDQN(U) with E 4; Atari: MeDQN(R), "
             "as in the main job, reading its batch included, with torch's count of operations."
         ),
         targets=[ratio.target(figures) for ratio in known_ratios(figures)],
