@@ -82,6 +82,7 @@ class StoredBatches:
         is_uniform = False
         if samples_as(sampler, UniformStateSampler):
             is_uniform = sampler.bounds.dtype == fields["obs"].dtype
+            is_uniform &= sampler.bounds.shape == fields["obs"].shape[1:]
         if consolidates and not is_uniform and not samples_as(sampler, RealStateSampler):
             return None
         index = buffer.sample_indices(sample_size)

@@ -34,7 +34,10 @@ def test_every_chart_draws_its_curves_and_the_hparams_tab_has_the_figures(tmp_pa
         for charts in LAYOUT.values()
         for title, (_, tags) in charts.items()
     }
-    assert [title for title, count in expected.items() if count == 0] == ["CUDA, MB"]
+    assert [title for title, count in expected.items() if count == 0] == [
+        "reservoir of states, MB",
+        "CUDA, MB",
+    ]
     assert expected["evaluation return"] == 1
 
     with serve(tmp_path) as address, browse() as driver:

@@ -278,7 +278,10 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
         ("medqn train lowdim --task C", ["Catcher"]),
         ("medqn train atari --task Qb", ["Qbert"]),
         ("medqn train lowdim --algo dq", ["dqn", "dqn-s"]),
-        ("medqn train lowdim --lambda", ["--lambda-start", "--lambda-end", "--lambda-steps"]),
+        (
+            "medqn train lowdim --lambda",
+            ["--lambda", "--lambda-start", "--lambda-end", "--lambda-steps"],
+        ),
         ("medqn reproduce fig4", ["fig4a", "fig4b", "fig4c", "fig4d"]),
         ("medqn evaluate --ep", ["--eps", "--episodes"]),
         ("medqn sweep --r", ["--retries"]),

@@ -10,6 +10,7 @@ from resume_runs import ATARI, LOWDIM, rows, run_folder, scalars
 from scripts import ROOT
 
 from medqn_tianshou.commands import train
+from medqn_tianshou.files.parameters import read_parameters
 
 RUNS = {
     "lowdim": f"--task MountainCar-v0 --algo medqn-u {LOWDIM} --eval-every 200",
@@ -35,7 +36,7 @@ def test_the_same_seed_gives_the_same_files_with_both_versions_of_tianshou(famil
     one, other = (run_folder(tmp_path / name) for name in ("own", "other"))
     configs = [(folder / "config.json").read_text() for folder in (one, other)]
     assert {re.search(r'"tianshou": "(\d)', text)[1] for text in configs} == {"1", "2"}
-    first, second = (torch.load(f / "policy_last.pth", weights_only=True) for f in (one, other))
+    first, second = (read_parameters(f / "policy_last.safetensors") for f in (one, other))
     assert first.keys() == second.keys()
     for name, value in first.items():
         torch.testing.assert_close(value, second[name], rtol=1e-5, atol=1e-6, msg=name)

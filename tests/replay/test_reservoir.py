@@ -8,7 +8,8 @@ import torch
 from gymnasium import spaces
 from tianshou.data import Batch
 
-from medqn_tianshou import MeDQNPolicy, MLPQNetwork, ReservoirStateSampler
+from medqn_tianshou import MLPQNetwork, ReservoirStateSampler
+from medqn_tianshou.host.api import Agent, make_agent
 
 LINE = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 FRAMES = spaces.Box(0, 255, (4, 21, 21), np.uint8)
@@ -140,10 +141,15 @@ def test_bad_arguments_are_named():
 def test_the_file_of_a_policy_leaves_the_states_out():
     network = MLPQNetwork(observation_shape=(1,), action_count=2)
     sampler = ReservoirStateSampler(observation_space=LINE, capacity=5, seed=0)
-    policy = MeDQNPolicy(
+    policy = make_agent(
+        Agent,
         model=network,
-        optim=torch.optim.SGD(network.parameters(), lr=0.1),
+        optimizer=(torch.optim.SGD, {"lr": 0.1}),
         action_space=spaces.Discrete(2),
+        observation_space=LINE,
+        gamma=0.9,
+        n_step=1,
+        huber=False,
         target_update_freq=1,
         state_sampler=sampler,
     )

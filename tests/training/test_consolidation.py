@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from gymnasium import spaces
-from medqn_tianshou.algorithm.distributional import POLICIES
 from tianshou.data import Batch
 
 from medqn_tianshou import ReservoirStateSampler
 from medqn_tianshou.algorithm import adaptive
 from medqn_tianshou.algorithm.networks import action_values
 from medqn_tianshou.experiments.minatar import MINATAR
+from medqn_tianshou.host.api import HEADS
 from medqn_tianshou.training import consolidation
 from medqn_tianshou.training.build import make_coefficient, make_sampler
 from medqn_tianshou.training.dashboard import policy_figures
@@ -64,7 +64,7 @@ def test_a_head_has_its_policy_and_its_network_acts(head):
     settings = MINATAR.settings(algo="medqn-r", head=head)
     envs = MINATAR.make_train_envs(settings, 0)
     policy = MINATAR.make_policy(settings, envs=envs, sampler_seed=0, device="cpu")
-    assert type(policy) is POLICIES[head][0]
+    assert type(policy) is HEADS[head][0]
     obs = np.stack([envs.observation_space[0].sample() for _ in range(3)]).astype(np.bool_)
     assert action_values(policy.model, obs).shape == (3, 6)
     assert policy(Batch(obs=obs, info=Batch())).act.shape == (3,)

@@ -122,7 +122,7 @@ def test_a_full_disk_ends_the_run_with_a_line_and_earlier_checkpoints_intact(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fill():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, limits[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
 
     try:
         with at_collect(monkeypatch, 200, fill):
