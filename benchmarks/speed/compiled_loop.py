@@ -10,7 +10,7 @@ from benchmarks.setups import Setup
 from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.fast.flat import FlatNetwork, aligned_zeros, make_work
 from medqn_tianshou.fast.kernels import values_of
-from medqn_tianshou.fast.updates import ADAM, update
+from medqn_tianshou.fast.updates import ADAM, LOSS_TERMS, update
 
 LIMIT = 1000
 """Steps of an episode."""
@@ -49,7 +49,7 @@ class CompiledLoop:
         states = count if self._coef else 0
         self._work = make_work(online.layout, count + states)
         self._one = make_work(online.layout, 1)
-        self._scratch = (np.zeros(count, np.float32), np.zeros(3))
+        self._scratch = (np.zeros(count, np.float32), np.zeros(LOSS_TERMS))
         self._numbers = (float(value.lr), 0.9, 0.999, 1e-8)
         self._constants = (
             count, states, epochs, value.step_per_collect, setup.target_update_env_steps,

@@ -119,7 +119,7 @@ class SmallLearner:
         self._work: Work | None = None
         self._count = 0
         self._td_errors = np.empty(0, np.float32)
-        self._losses = np.empty(4)
+        self._losses = np.empty(updates.LOSS_TERMS)
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()

@@ -17,6 +17,8 @@ from medqn_tianshou.fast.kernels import (
 )
 
 ADAM, RMSPROP, CENTERED_RMSPROP = range(3)
+LOSS_TERMS = 4
+"""What an update writes: sums of TD loss, total loss, consolidation loss and drift."""
 _ZERO = np.float32(0)
 _NORMAL = np.finfo(np.float32).tiny
 """The smallest number with which a CPU computes at full speed."""
