@@ -111,8 +111,8 @@ class FastMeDQNPolicy(MeDQN):
     def update(self, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
         start = time.time()
-        given = _UPDATE.bind(self, *args, **kwargs)
-        sample_size, buffer = given.arguments["sample_size"], given.arguments["buffer"]
+        given = kwargs | dict(zip(_ARGUMENTS, args, strict=False))
+        sample_size, buffer = given["sample_size"], given["buffer"]
         self._samples.clear()
         if (
             buffer is not None
@@ -143,9 +143,9 @@ class FastMeDQNPolicy(MeDQN):
                     stats = self._update_at_once(batch, known[1])
                     stats.train_time = time.time() - start
                     return stats
-                given.arguments["buffer"] = fetch
+                given["buffer"] = fetch
         try:
-            return super().update(*given.args[1:], **given.kwargs)
+            return super().update(**given)
         finally:
             self._samples.clear()  # which belong to the buffer
 
@@ -285,7 +285,8 @@ class FastMeDQNPolicy(MeDQN):
 
 FastMeDQN = FastMeDQNPolicy
 """The name with Tianshou 2."""
-_UPDATE = inspect.signature(MeDQN.update)  # its arguments change places between versions
+_ARGUMENTS = tuple(inspect.signature(MeDQN.update).parameters)[1:]
+"""Of an update, in the order of the installed Tianshou."""
 _EVALUATING, _ACTING = KnownMethods(**EVALUATING), KnownMethods(**ACTING)
 _UPDATING = KnownMethods(
     **{

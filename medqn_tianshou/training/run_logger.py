@@ -20,7 +20,9 @@ from medqn_tianshou.training.settings import TrainingSettings
 from medqn_tianshou.training.wandb_mirror import MirroredWriter, WandbMirror
 
 LOG_EVERY_ENV_STEPS = 1000
-LOG_EVERY_UPDATES = 100
+LOG_EVERY_GRADIENT_STEPS = 100
+LOGGED_POINTS = 1000
+"""TensorBoard shows at most so many points of a curve: long runs log losses no more often."""
 _LINE_SECONDS = 0.5
 _LAST_STEPS = (
     "last_log_train_step", "last_log_test_step", "last_log_update_step", "last_log_info_step",
@@ -61,7 +63,7 @@ class RunLogger(Logger):
         super().__init__(
             MirroredWriter(str(run.path), self._mirror),
             train_interval=LOG_EVERY_ENV_STEPS,
-            update_interval=LOG_EVERY_UPDATES,
+            update_interval=max(LOG_EVERY_GRADIENT_STEPS, settings.gradient_steps // LOGGED_POINTS),
             write_flush=False,
         )
         # Tianshou's logger would skip everything before the first interval is full.

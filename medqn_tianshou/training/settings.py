@@ -269,6 +269,11 @@ class TrainingSettings(ConsolidationSettings):
         return 1 / self.step_per_collect
 
     @property
+    def gradient_steps(self) -> int:
+        """Gradient steps of the run, without the steps of its warm-up taken off."""
+        return round(self.total_env_steps * self.updates_per_env_step * self.consolidation_epochs)
+
+    @property
     def episodes_per_evaluation(self) -> int:
         """Episodes per evaluation."""
         raise NotImplementedError

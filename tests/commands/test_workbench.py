@@ -261,7 +261,7 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
         ("warning EnvPool not installed", install_command("atari")),
         ("warning shared memory", "docker run --shm-size 1g"),
         ("problem log folder", "--logdir FOLDER"),
-        ("problem tianshou 0.1", "pip install 'tianshou<1.3,>=1.2'"),
+        ("problem tianshou 0.1", "pip install 'tianshou<3,>=1.2'"),
     ):
         (index,) = [i for i, text in enumerate(lines) if text.startswith(line)]
         assert lines[index + 1].startswith("fix it: ")

@@ -64,6 +64,15 @@ def test_a_training_of_another_network_size_is_one_setting_away(tmp_path):
     training.abandon()
 
 
+@pytest.mark.parametrize(("steps", "gradient_steps"), [(100_000, 400), (2_000, 100)])
+def test_a_long_run_logs_its_losses_a_thousand_times(tmp_path, steps, gradient_steps):
+    settings = LOWDIM.settings("MountainCar-v0", algo="medqn-u", steps=steps)
+    assert (settings.step_per_collect, settings.consolidation_epochs) == (1, 4)
+    training = LOWDIM.make_training(settings, options(tmp_path))
+    assert training.logger.update_interval == gradient_steps
+    training.abandon()
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_states_what_a_run_needs(family):
     family = FAMILIES[family]
