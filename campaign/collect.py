@@ -1,6 +1,8 @@
-"""Copies the results of the campaign's finished runs: settings, summary, episodes and evaluations.
+"""Copies the results of the campaign's runs: settings, summary, episodes and evaluations.
 
-python campaign/collect.py ../campaign/out
+A run that was interrupted is copied as far as it got; its copy is replaced when it got further.
+
+python campaign/collect.py ../campaign
 """
 
 import csv
@@ -12,20 +14,20 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def collect(out: Path) -> int:
-    """Copy each finished run that is not here yet, as a run folder; return how many these are."""
+    """Copy each run that is not here yet, or not as far, as a run folder; return how many."""
     count = 0
     runs = json.loads((out / "status.json").read_text())["runs"]
     for name, run in runs.items():
-        if run["state"] != "finished":
-            continue
-        target = RESULTS / Path(run["folder"]).relative_to("runs").parent  # the time of its start
-        if target.exists():
+        if run["state"] not in ("finished", "stopped"):
             continue
         folder = out / run["folder"]
+        target = RESULTS / Path(run["folder"]).relative_to("runs").parent  # the time of its start
+        if _env_steps(target) >= _env_steps(folder):
+            continue
         config = json.loads((folder / "config.json").read_text())
         config.pop("arguments")  # with the folders of that machine
         config["command"] = run["command"]
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         (target / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         (target / "summary.json").write_text((folder / "summary.json").read_text())
         for table in ("episodes.csv", "progress.csv"):
@@ -36,6 +38,12 @@ def collect(out: Path) -> int:
         print(name)
         count += 1
     return count
+
+
+def _env_steps(folder: Path) -> int:
+    """Return how far a run got; -1 if it has not ended yet."""
+    summary = folder / "summary.json"
+    return int(json.loads(summary.read_text())["env_steps"]) if summary.is_file() else -1
 
 
 if __name__ == "__main__":

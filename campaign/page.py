@@ -17,24 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medqn_tianshou.commands.report.command import main as report
-from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
+from medqn_tianshou.commands.report.published import published_marks
+from medqn_tianshou.commands.report.runs import Metric, RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import Estimate, improvement, mean_interval
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs/results"
 RESAMPLES, SEED = 2000, 0
+MARK_STEPS = 250_000
+"""Environment steps before a published mark whose evaluations it averages."""
 ORDER = ("MeDQN(U)", "MeDQN(R)", "DQN", "DQN(S)")
 HEAD = """\
 # Results
 
 What the paper claims, and what our own runs show. Made by `python campaign/page.py` from
-[`campaign/results`](../../campaign/results), the files of the finished runs of
+[`campaign/results`](../../campaign/results), the files of the runs of
 [`campaign.toml`](../../campaign/campaign.toml).
 
 - `P(A > B)` is the probability that a run of A ends above a run of B, with its 95 % interval.
 - A claim that A ends above B **agrees** if the whole interval lies above 0.5, and **does not** if
   all of it lies below. A claim that A ends as high as B agrees unless all of it lies below 0.5.
-  Everything else is **open**, as is a claim whose runs are not all finished.
+  Everything else is **open**, as is a claim whose runs are not all finished: those are compared
+  at the last step that all of them have reached.
+- Published scores of Atari games are medians over 5 seeds, with the lowest and the highest; ours
+  are made in the same way: the mean of the evaluations in the 250,000 steps before a mark.
 
 | | the paper | our finding | final return: mean [95 %] | runs | |
 |---|---|---|---|---|---|
@@ -70,31 +76,60 @@ def _row(claim: Any, studies: Any, runs: dict[str, list[RecordedRun]]) -> list[s
     if study is None:
         link = f"[page]({claim['page']}/README.md)"
         return [claim["figure"], claim["paper"], claim["finding"], "", "", link]
-    finals = _final_returns(runs.get(study, []), claim.get("task"))
-    if not finals:
+    task = claim.get("task")
+    of_claim = [run for run in runs.get(study, []) if task is None or _key(run.task) == _key(task)]
+    if not of_claim:
         return [claim["figure"], claim["paper"], "open: no run is finished", "", "0", ""]
+    finals = _final_returns(of_claim)
     planned = int(studies[study]["seeds"])
     counts = [len(values) for values in finals.values()]
     complete = min(counts) == planned and len(finals) == len(studies[study]["algorithms"])
-    returns = "<br>".join(f"{name} {_mean(values)}" for name, values in finals.items())
+    complete = complete and all(run.status == "finished" for run in of_claim)
+    returns = [f"{name} {_mean(values)}" for name, values in finals.items()]
     return [
         claim["figure"],
         claim["paper"],
         _finding(claim, finals, complete=complete),
-        returns,
-        f"{planned} seeds each" if complete else f"{sum(counts)} so far, {planned} seeds each",
+        "<br>".join([*returns, *_beside_published(of_claim)]),
+        f"{planned} seeds each" if complete else _so_far(of_claim, planned),
         f"[page]({study}/README.md)",
     ]
 
 
-def _final_returns(runs: Sequence[RecordedRun], task: str | None) -> dict[str, NDArray[Any]]:
+def _so_far(runs: Sequence[RecordedRun], planned: int) -> str:
+    lengths = [f"{run.env_steps:,}" for run in runs if run.status != "finished"]
+    stopped = f" ({len(lengths)} stopped, at {' and '.join(lengths)} steps)" if lengths else ""
+    return f"{len(runs)} so far{stopped}, {planned} seeds each"
+
+
+def _final_returns(runs: Sequence[RecordedRun]) -> dict[str, NDArray[Any]]:
     """Return the final returns of each algorithm: of evaluations, where all runs have some."""
-    chosen = [run for run in runs if task is None or _key(run.task) == _key(task)]
-    metric = "eval" if chosen and all(run.evaluations for run in chosen) else "train"
+    metric: Metric = "eval" if all(run.evaluations for run in runs) else "train"
+    common = min(run.env_steps for run in runs)
     finals: dict[str, list[float]] = {}
-    for run in sorted(chosen, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
-        finals.setdefault(run.algorithm, []).append(run.curve(metric, None).value[-1])
+    for run in sorted(runs, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
+        curve = run.curve(metric, None).until(common)
+        finals.setdefault(run.algorithm, []).append(curve.value[-1])
     return {name: np.array(values) for name, values in finals.items()}
+
+
+def _beside_published(runs: Sequence[RecordedRun]) -> list[str]:
+    """Compare the scores at each published mark that all runs of an algorithm have reached."""
+    lines = []
+    for algorithm in sorted({run.algorithm for run in runs}, key=ORDER.index):
+        seeds = [run for run in runs if run.algorithm == algorithm]
+        for mark, *published in min(map(published_marks, seeds), key=len):
+            ours = np.median([_score_at(run, mark) for run in seeds])
+            median, low, high = (f"{value:,.0f}" for value in published)
+            lines.append(
+                f"{algorithm} at {mark:,.0f}: {ours:,.0f}; published {median} [{low}, {high}]"
+            )
+    return lines
+
+
+def _score_at(run: RecordedRun, mark: float) -> float:
+    scores = [score for step, score in run.evaluations if mark - MARK_STEPS < step <= mark]
+    return float(np.mean(scores))
 
 
 def _key(task: str) -> str:

@@ -2,12 +2,11 @@
 
 import csv
 import json
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from scripts import ROOT, load_script
 
 
 def test_a_table_of_final_returns_follows_from_the_episodes_of_its_runs():
@@ -25,3 +24,48 @@ def test_a_table_of_final_returns_follows_from_the_episodes_of_its_runs():
         assert len(finals) == int(row["runs"])
         assert np.mean(finals) == pytest.approx(float(row["mean"]))
         assert np.median(finals) == pytest.approx(float(row["median"]))
+
+
+def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_further(
+    tmp_path, monkeypatch
+):
+    collect = load_script("campaign/collect.py")
+    monkeypatch.setattr(collect, "RESULTS", tmp_path / "results")
+    folder = tmp_path / "out/runs/B/Game/dqn/0/20260101-000000"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"arguments": ["--logdir", "x"], "task": "Game"}')
+    (folder / "progress.csv").write_text("env_step\r\n0\r\n")
+
+    def ended_at(env_steps, state):
+        (folder / "summary.json").write_text(json.dumps({"env_steps": env_steps}))
+        (folder / "episodes.csv").write_text(f"env_step,return\r\n{env_steps},1\r\n")
+        runs = {
+            "B_Game_dqn_seed0": {
+                "state": state, "folder": str(folder.relative_to(tmp_path / "out")), "command": "c",
+            },
+            "B_Game_dqn_seed1": {"state": "waiting", "folder": None, "command": "c"},
+        }  # fmt: skip
+        (tmp_path / "out/status.json").write_text(json.dumps({"runs": runs}))
+        return collect.collect(tmp_path / "out")
+
+    copied = tmp_path / "results/B/Game/dqn/0"
+    assert ended_at(100, "running") == 0
+    assert [ended_at(100, "stopped"), ended_at(100, "stopped")] == [1, 0]
+    assert ended_at(300, "finished") == 1
+    assert (copied / "episodes.csv").read_text() == "env_step,return\n300,1\n"
+    assert json.loads((copied / "config.json").read_text()) == {"task": "Game", "command": "c"}
+
+
+def test_scores_at_a_published_mark_average_the_evaluations_before_it():
+    page = load_script("campaign/page.py")
+    steps = range(0, 600_000, 100_000)
+    evaluations = tuple((float(step), step / 1000) for step in steps)
+    run = page.RecordedRun(
+        name="", task="NameThisGameNoFrameskip-v4", family="atari", algorithm="MeDQN(R)", seed=0,
+        settings={"buffer_size": SimpleNamespace(value=100_000)}, status="interrupted",
+        env_steps=520_000, peak_rss_mb=None, buffer_mb=None, train_seconds=None, started="", cpu="",
+        episodes=ROOT, evaluations=evaluations,
+    )  # fmt: skip
+    (line,) = page._beside_published([run])
+    assert line.startswith("MeDQN(R) at 500,000: 400; published 1,459 [")  # of 300, 400 and 500
+    assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps), 3 seeds each"
