@@ -197,9 +197,12 @@ class ReadableReplay(VectorReplayBuffer):
             counts = np.bincount(chosen, minlength=self.buffer_num).tolist()
         return np.concatenate(
             [
-                self._index_of_entry(part_id, part._random_state.choice(len(part), counts[part_id]))
-                for part_id, part in enumerate(self.buffers)
-                if counts[part_id]
+                self._index_of_entry(
+                    part_id,
+                    part._random_state.randint(len(part), size=count),  # what choice() calls
+                )
+                for part_id, (part, count) in enumerate(zip(self.buffers, counts, strict=True))
+                if count
             ]
         )
 

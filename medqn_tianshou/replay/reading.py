@@ -27,8 +27,10 @@ class Found(NamedTuple):
     @classmethod
     def joined(cls, several: Sequence["Found"]) -> "Found":
         """Join several of equal size, one per row: shape (several, size)."""
-        by_part: dict[int, list[tuple[Index, Index]]] = {}
         size = several[0].size
+        if len(several) == 1:
+            return several[0]._replace(shape=(1, size))
+        by_part: dict[int, list[tuple[Index, Index]]] = {}
         places = np.arange(len(several) * size).reshape(-1, size)
         for row, found in zip(places, several, strict=True):
             for part_id, own, times in found.parts:

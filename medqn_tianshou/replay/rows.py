@@ -98,27 +98,18 @@ class FixedRows:
         :param places: the place in ``out`` for each of them.
         :param out: shape (places, cells).
         """
-        if not self._is_bits:
-            for block, rows, row_places in self._by_block(numbers, places):
-                out[row_places] = self._blocks[block][rows]
+        if not len(numbers):
             return
-        packed = np.empty((len(numbers), self._width), np.uint8)
-        for block, rows, row_places in self._by_block(numbers, np.arange(len(numbers))):
-            packed[row_places] = self._blocks[block][rows]
-        out[places] = np.unpackbits(packed, axis=1, count=self.cells).view(np.bool_)
-
-    def _by_block(
-        self, numbers: Numbers, places: Numbers
-    ) -> Iterator[tuple[int, Numbers, Numbers]]:
-        """Sort numbers, and yield the block, the rows in it and their places for each block."""
-        order = np.argsort(numbers, kind="stable")
-        places = places[order]
-        blocks, rows = np.divmod(numbers[order] - self.first, self.block_len)
-        starts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist()]
-        for block, start, stop in zip(
-            blocks[starts].tolist(), starts, [*starts[1:], len(rows)], strict=True
-        ):
-            yield block, rows[start:stop], places[start:stop]
+        blocks, rows = np.divmod(numbers - self.first, self.block_len)
+        # Row by row: in a large buffer, hardly two rows of a sample lie in the same block.
+        chosen = [
+            self._blocks[block][row]
+            for block, row in zip(blocks.tolist(), rows.tolist(), strict=True)
+        ]
+        values = np.concatenate(chosen).reshape(len(chosen), self._width)
+        if self._is_bits:
+            values = np.unpackbits(values, axis=1, count=self.cells).view(np.bool_)
+        out[places] = values
 
     def pieces(self) -> list[Any]:
         """All rows as bytes and arrays, for a file."""
@@ -193,6 +184,19 @@ class EncodedRows(FixedRows):
                 rows += (block - len(self._blocks)) * self.block_len
                 for row, place in zip(rows.tolist(), row_places.tolist(), strict=True):
                     out[place] = self._open[row]
+
+    def _by_block(
+        self, numbers: Numbers, places: Numbers
+    ) -> Iterator[tuple[int, Numbers, Numbers]]:
+        """Sort numbers, and yield the block, the rows in it and their places for each block."""
+        order = np.argsort(numbers, kind="stable")
+        places = places[order]
+        blocks, rows = np.divmod(numbers[order] - self.first, self.block_len)
+        starts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist()]
+        for block, start, stop in zip(
+            blocks[starts].tolist(), starts, [*starts[1:], len(rows)], strict=True
+        ):
+            yield block, rows[start:stop], places[start:stop]
 
     def pieces(self) -> list[Any]:  # noqa: D102
         return self._blocks + self._open
