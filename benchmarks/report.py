@@ -190,8 +190,8 @@ def gigabytes(nbytes: float) -> str:
 
 
 def megabytes(nbytes: float) -> str:
-    """Write a number of bytes in MB."""
-    return f"{nbytes / 1e6:,.0f} MB"
+    """Write a number of bytes in MB, or in kB if it is smaller than one."""
+    return f"{nbytes / 1e6:,.0f} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:,.0f} kB"
 
 
 def _target_table(targets: Sequence[Target]) -> Table:

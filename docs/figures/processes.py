@@ -1,6 +1,6 @@
 """Draw docs/results/memory/processes.png: the memory of training processes, in stacked bars.
 
-Run it as ``python docs/figures/processes.py``. The figures are those of ``docs/results/memory``.
+Run it as ``python -m docs.figures.processes``. The figures are those of ``docs/results/memory``.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Draw return_memory.png: the return that replay memory buys, from the results in this repository.
 
-Run it as ``python docs/figures/return_memory.py``. The returns are those of ``campaign/results``,
+Run it as ``python -m docs.figures.return_memory``. The returns are those of ``campaign/results``,
 the bytes of Atari transitions those of ``docs/results/memory``.
 """
 
@@ -61,12 +61,12 @@ def draw_bytes(axis: Any) -> None:
     games = parts["bytes"]["measured"]["bytes_per_transition"]
     mean = np.mean([game["random"] for game in games.values()])
     sb3 = raw["Stable-Baselines3, `optimize_memory_usage`"]
-    grey, blue = OWN_COLOURS["DQN"], OWN_COLOURS["MeDQN(U)"]
+    others, ours = "#888888", "black"  # no algorithm's colour: any of them can use any buffer
     rows = [
-        (f"Stable-Baselines3{computed}", sb3, grey),
-        ("Tianshou", raw["Tianshou, as its Atari example uses it"], grey),
-        (f"compact (ours), mean of {len(games)} games", mean, blue),
-        ("compact (ours), Qbert", games["Qbert"]["random"], blue),
+        (f"Stable-Baselines3{computed}", sb3, others),
+        ("Tianshou", raw["Tianshou, as its Atari example uses it"], others),
+        (f"compact (ours), mean of {len(games)} games", mean, ours),
+        ("compact (ours), Qbert", games["Qbert"]["random"], ours),
     ]
     for row, (label, nbytes, colour) in enumerate(rows):
         gigabytes = nbytes * 1e6 / 1e9

@@ -1,6 +1,6 @@
 """Draw why.png: what the paper's agents reached in five games, and the replay memory it took.
 
-Run it as ``python docs/figures/why.py``. The returns are the published ones
+Run it as ``python -m docs.figures.why``. The returns are the published ones
 (``docs/data/atari_published.csv``); the bytes are what Tianshou's buffer takes for that many
 transitions, as this package predicts and its tests measure.
 """

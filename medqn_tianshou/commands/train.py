@@ -191,7 +191,8 @@ def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None
             raise KeyboardInterrupt
         training.stop_signal = number
         text = "stopping after this training step, with a checkpoint; once more stops at once"
-        print(text, file=sys.stderr)
+        below = "\n" if sys.stderr.isatty() else ""  # the progress line
+        print(f"{below}{text}", file=sys.stderr)
 
     before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:

@@ -251,6 +251,7 @@ class Training:
 
     def warm_up(self) -> None:
         """Play at random until the first update."""
+        self.logger.before_warm_up()
         # The trainer would reset the environments after its own warm-up, in mid-episode.
         self.train_collector.reset()
         self.policy.set_eps(1.0)

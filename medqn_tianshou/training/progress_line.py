@@ -37,13 +37,14 @@ class ProgressLine:
         *,
         now: bool = False,
     ) -> None:
-        """Note how far the run is, and draw the line if it is time to.
+        """Note how far the training is, and draw the line if it is time to.
 
         :param train_seconds: time spent training, warm-up and evaluation excluded.
         :param figures: what to show, the most important first and the least important last.
         :param now: draw in any case.
         """
-        if not self._samples or train_seconds > self._samples[-1][0]:
+        is_later = not self._samples or train_seconds > self._samples[-1][0]
+        if activity == "training" and is_later:
             if self._is_first_step and self._samples:
                 self._samples.clear()  # the first step also loads and compiles
                 self._is_first_step = False

@@ -91,7 +91,6 @@ class RunLogger(Logger):
         self._train_returns: deque[float] = deque(maxlen=settings.return_window)
         self._next_line_update = 0.0
         self._line = ProgressLine(settings.total_env_steps, shown=show_progress)
-        self._update_line("warm-up")
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that later entries depend on, after earlier ones are written."""
@@ -126,6 +125,10 @@ class RunLogger(Logger):
         if self._training_since is None:
             return self._train_seconds
         return self._train_seconds + time.perf_counter() - self._training_since
+
+    def before_warm_up(self) -> None:
+        """Show that the run has begun."""
+        self._update_line("warm-up")
 
     def before_collect(self, env_step: int) -> None:
         """Start the training clock, write what is due and update the line."""

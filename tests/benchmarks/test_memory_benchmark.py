@@ -112,6 +112,13 @@ def test_the_shares_of_a_process_add_up_to_its_peak():
     assert processes.shares({**row, "peak_rss": 230})["rest"] == 0
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(1_632, "2 kB"), (1e6, "1 MB"), (1_188e6, "1,188 MB")]
+)
+def test_a_small_share_is_not_rounded_away(nbytes, text):
+    assert report.megabytes(nbytes) == text
+
+
 def test_a_full_buffer_can_be_measured():
     result = worker.fill_replay(transitions=120, num_envs=2)
     assert result["transitions"] == 120

@@ -16,7 +16,6 @@ from medqn_tianshou.commands.report.groups import group_runs
 from medqn_tianshou.commands.report.published import published_marks
 from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import HUMAN, scale_of
-from medqn_tianshou.commands.report.style import swarm
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.settings import (
     AtariSettings,
@@ -183,12 +182,6 @@ def test_runs_of_different_lengths_are_compared_at_the_step_that_all_reached(tmp
         assert float(rows[label]["mean_last_100"]) == pytest.approx(np.mean(returns[-100:]))
     text = (tmp_path / "report/README.md").read_text()
     assert "at env step 60,000, which all runs reached (they have 60,000 or 100,000)" in text
-
-
-def test_the_dots_of_a_swarm_do_not_cover_each_other():
-    values = np.array([0.0, 0.001, 0.5, 0.002, 1.0, 0.003])
-    assert swarm(values, 0, 1).tolist() == [0, 1, 0, -1, 0, 2]
-    assert swarm(np.zeros(3), 0, 0).tolist() == [0, 1, -1]
 
 
 def test_raw_folders_and_run_folders_are_found_once(tmp_path):

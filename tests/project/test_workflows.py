@@ -1,6 +1,7 @@
 """The workflows fit GitHub's schema, and call what exists here."""
 
 import re
+import shlex
 import subprocess
 import sys
 
@@ -47,6 +48,27 @@ def test_what_is_published_was_built_for_the_tag_and_no_password_is_used():
     assert jobs["publish"]["needs"] == "build"
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
     assert not any("secrets." in str(step) for job in jobs.values() for step in job["steps"])
+
+
+def jobs_of_tests():
+    return yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
+
+
+def test_the_whole_suite_runs_with_the_tianshou_it_is_for():
+    install, suite = (step["run"] for step in jobs_of_tests()["newest"]["steps"] if "run" in step)
+    assert "-m pytest" in suite
+    assert "'tianshou<2'" in install  # otherwise pip takes the newest, 2.0
+
+
+@pytest.mark.process
+def test_on_every_python_the_tests_with_tianshou_2_need_no_other_tianshou():
+    (command,) = (s["run"] for s in jobs_of_tests()["tianshou2"]["steps"] if "run" in s)
+    dry = [*shlex.split(command), "--dry-run", "--always-make"]
+    printed = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "constraint constraints-tianshou2.txt" in printed
+    # It pins numpy below 2, which has no wheels for Python 3.13.
+    assert "constraint constraints.txt" not in printed
+    assert "OTHER_PYTHON" not in printed
 
 
 def test_a_training_in_the_workflows_has_a_gigabyte():

@@ -24,6 +24,18 @@ def test_the_speed_of_a_resumed_run_leaves_out_the_steps_before():
     assert "50 steps/s | 5:33:10 left" in line.text("training", 4_000_501, FIGURES, None)
 
 
+@pytest.mark.parametrize("before", [["warm-up"], ["warm-up", "evaluating", "evaluated"]])
+def test_the_first_step_is_left_out_also_after_a_warm_up_and_an_evaluation(before):
+    line = ProgressLine(10_000, shown=False)
+    for activity in before:
+        line.update(activity, 0, 0.0, FIGURES)
+    feed(line, [(0.001, 1_000), (20.0, 1_001)])  # the first step compiles code
+    line.update("interrupted", 1_001, 20.1, FIGURES)
+    assert line.steps_per_s is None
+    feed(line, [(30.0, 2_001)])
+    assert line.steps_per_s == 100
+
+
 def test_the_speed_is_that_of_the_last_minute():
     line = ProgressLine(10_000, shown=False)
     feed(line, [(second, 100 * second) for second in range(1_000)])

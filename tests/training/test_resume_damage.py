@@ -29,6 +29,7 @@ from scripts import ROOT
 
 from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.training import run_folder as run_folder_module
+from medqn_tianshou.training.progress_line import ProgressLine
 
 main = SCRIPTS["lowdim"].main
 pytestmark = pytest.mark.slow
@@ -54,6 +55,23 @@ def test_a_signal_ends_a_run_after_its_step_with_a_checkpoint(
     )
     assert resume("lowdim", folder, capsys) == 300
     assert_same_run(whole, folder)
+
+
+def test_on_a_terminal_the_signals_message_is_below_the_progress_line(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with at_collect(monkeypatch, 200, lambda: os.kill(os.getpid(), signal.SIGINT)):
+        main([*FLAGS, "--no-progress", "--logdir", str(tmp_path)])
+    assert "\nstopping after this training step" in capsys.readouterr().err
+
+
+def test_a_resumed_run_shows_no_warm_up(tmp_path, monkeypatch):
+    folder = train_and_kill("lowdim", tmp_path, monkeypatch, 200, *FLAGS, *OFTEN)
+    shown = []
+    monkeypatch.setattr(ProgressLine, "update", lambda _, activity, *a, **b: shown.append(activity))
+    assert main(["--resume", str(folder)]) == 0
+    assert (shown[0], shown[-1]) == ("training", "finished")
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):

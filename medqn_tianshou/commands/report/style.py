@@ -39,6 +39,8 @@ _SWARM_PLACES = 40
 """Dots of a swarm that are nearer than this part of its axis would cover each other."""
 WITH_SEPARATORS = FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "\N{MINUS SIGN}"))
 """Writes the numbers of an axis as 1,000."""
+_LETTERS_PER_INCH = 16
+"""Of the text below a figure, also where the letters are wide."""
 MOST_LINES = 4
 """A protocol with more lines is left to ``protocol.csv``."""
 
@@ -118,7 +120,8 @@ def saved_figure(
     width, height = size
     protocols = [analysis.protocols[task] for task in tasks]
     lines = [*protocol_lines(protocols, most=MOST_LINES), note]
-    wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 19))]
+    columns = int(width * _LETTERS_PER_INCH)
+    wrapped = [part for line in lines for part in textwrap.wrap(line, columns)]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height + 0.13 * len(wrapped) + 0.1), layout="constrained")
         axes = figure.subplots(*grid, squeeze=False, **options)
