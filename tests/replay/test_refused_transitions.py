@@ -61,7 +61,7 @@ def test_a_rejected_batch_leaves_nothing_behind(changes):
         buffer.add(good)
         twin.add(good)
         if number in (3, 7):
-            with pytest.raises(ValueError, match="shape|act|int|buffer_ids"):
+            with pytest.raises(ValueError, match=r"shape|act|int|buffer_ids"):
                 buffer.add(wrong, ids)
     assert len(buffer) == len(twin)
     for key in ("obs", "obs_next", "rew", "done"):
