@@ -202,7 +202,8 @@ class LeanCollector(Collector[CollectStats]):
         step_envs: Any = self.env.step  # once: vector environments look attributes up slowly
         while not ((n_step and steps >= n_step) or (n_episode and episodes >= n_episode)):
             act_R, env_act_R = choose(obs_RO, env_ids_R)
-            step = Step(env_ids_R, obs_RO, act_R, *step_envs(env_act_R, env_ids_R), env_act_R)
+            result = step_envs(env_act_R, env_ids_R)
+            step = Step(env_ids_R, obs_RO, act_R, *result, env_act_R=env_act_R)
             yield step
             if render:
                 self.env.render()

@@ -27,6 +27,7 @@ class Step:
         terminated_R: NDArray[Any],
         truncated_R: NDArray[Any],
         info: Any,
+        *,
         env_act_R: NDArray[Any] | None = None,
     ) -> None:
         self.env_ids_R = env_ids_R
