@@ -62,6 +62,8 @@ class LeanCollector(Collector[CollectStats]):
                 f"env={type(envs).__name__} steps asynchronously: use Tianshou's AsyncCollector, "
                 "or an environment without wait_num and timeout"
             )
+        if "policy" in getattr(buffer, "keep", ()):
+            raise ValueError("keep=('policy',): LeanCollector never stores it; use Tianshou's")
         super().__init__(
             policy,
             envs,
@@ -200,7 +202,8 @@ class LeanCollector(Collector[CollectStats]):
         step_envs: Any = self.env.step  # once: vector environments look attributes up slowly
         while not ((n_step and steps >= n_step) or (n_episode and episodes >= n_episode)):
             act_R, env_act_R = choose(obs_RO, env_ids_R)
-            step = Step(env_ids_R, obs_RO, act_R, *step_envs(env_act_R, env_ids_R))
+            result = step_envs(env_act_R, env_ids_R)
+            step = Step(env_ids_R, obs_RO, act_R, *result, env_act_R=env_act_R)
             yield step
             if render:
                 self.env.render()
@@ -268,7 +271,7 @@ class LeanCollector(Collector[CollectStats]):
         if hook is not None or "info" in getattr(buffer, "keep", ()):
             batch.info = Batch(step.info) if isinstance(step.info, dict) else step.info
         if hook is not None:
-            hook(action_batch(step.act_R), batch)
+            hook(action_batch(step), batch)
         if self._stores:
             if "info" not in getattr(buffer, "keep", ()):
                 batch.pop("info", None)

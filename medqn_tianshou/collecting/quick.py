@@ -42,4 +42,5 @@ class QuickPolicy(Protocol):
 
 def quick_actor(policy: Any, *, explore: bool) -> Actor | None:
     """Return a policy's actor, or None if it has none."""
-    return policy.actor(explore=explore) if hasattr(policy, "actor") else None
+    # Not the attribute of an actor-critic policy, which is a network.
+    return policy.actor(explore=explore) if hasattr(type(policy), "actor") else None

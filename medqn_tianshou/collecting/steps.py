@@ -13,8 +13,8 @@ class Step:
     """The result of one action in some of the environments."""
 
     __slots__ = (
-        "act_R", "done_R", "env_ids_R", "info", "obs_RO", "obs_next_RO", "rew_R", "terminated_R",
-        "truncated_R",
+        "act_R", "done_R", "env_act_R", "env_ids_R", "info", "obs_RO", "obs_next_RO", "rew_R",
+        "terminated_R", "truncated_R",
     )  # fmt: skip
 
     def __init__(
@@ -27,10 +27,13 @@ class Step:
         terminated_R: NDArray[Any],
         truncated_R: NDArray[Any],
         info: Any,
+        *,
+        env_act_R: NDArray[Any] | None = None,
     ) -> None:
         self.env_ids_R = env_ids_R
         self.obs_RO = obs_RO
         self.act_R = act_R
+        self.env_act_R = act_R if env_act_R is None else env_act_R
         self.obs_next_RO = obs_next_RO
         self.rew_R = rew_R
         self.terminated_R = terminated_R
@@ -66,9 +69,13 @@ class Step:
         return cast(RolloutBatchProtocol, batch)
 
 
-def action_batch(act_R: NDArray[Any]) -> CollectActionBatchProtocol:
+def action_batch(step: Step) -> CollectActionBatchProtocol:
     """Return what Tianshou passes to step hooks, for a policy without distribution and state."""
     batch = Batch(
-        act=act_R, act_normalized=act_R, policy_entry=Batch(), dist=None, hidden_state=None
+        act=step.act_R,
+        act_normalized=step.env_act_R,
+        policy_entry=Batch(),
+        dist=None,
+        hidden_state=None,
     )
     return cast(CollectActionBatchProtocol, batch)

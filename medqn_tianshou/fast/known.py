@@ -31,10 +31,18 @@ _HOOKS = (
 _GLOBAL_HOOKS = [
     getattr(torch_module, f"_global{name}") for name in (*_HOOKS, "_forward_hooks_always_called")
 ]
-_REPLACEMENTS = {"forward", "train", "_compiled_call_impl"}
+_REPLACEMENTS = {"forward", "embed", "train", "_compiled_call_impl"}
 """Attributes of an object that replace methods of its class."""
 Sampler = TypeVar("Sampler")
-_FORWARD = QNetwork.forward
+_CLASSES = (*_NETWORKS, *_LAYERS)
+
+
+def _class_methods() -> list[Any]:
+    """Return the methods of the known classes, which a user may replace."""
+    return [*map(attrgetter("forward"), _CLASSES), *map(attrgetter("embed"), _NETWORKS)]
+
+
+_METHODS = _class_methods()
 _address = torch.Tensor.data_ptr
 _MOST_NETWORKS = 8
 
@@ -72,7 +80,6 @@ class KnownNetwork:
     """
 
     def __init__(self, network: QNetwork, *, flatten: bool) -> None:
-        self._class = type(network)
         # A reference to the network would keep it alive: hold on to its attributes instead.
         modules = list(network.modules())
         self._attributes = [vars(module) for module in modules]
@@ -107,7 +114,7 @@ class KnownNetwork:
         # Written for speed: it runs several times for each environment step. A replaced method is
         # one more attribute of its object.
         return (
-            self._class.forward is _FORWARD
+            _class_methods() == _METHODS
             and not any(self._hooks)
             and list(map(len, self._sized)) == self._sizes
             and all(map(is_, chain.from_iterable(self._views), self._entries))

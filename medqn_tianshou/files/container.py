@@ -75,7 +75,8 @@ class Format:
     def array_type(self, dtype: Any, shape: Any) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Check dtype and shape of an array; return them and the bytes they take."""
         found = np.dtype(str(dtype))
-        self.require(found.kind in _KINDS, "dtype")
+        # Of another byte order, compiled code would not take it.
+        self.require(found.kind in _KINDS and found.isnative, "dtype")
         check_shape(shape)
         lengths = tuple(shape)
         nbytes = found.itemsize * math.prod(lengths)

@@ -156,7 +156,8 @@ def _check_types(types: Any, block_len: int) -> None:
     if not rows:
         return
     _require(columns.get("flags") == (np.dtype(np.uint8), (), 1), "columns")
-    _require(columns.keys() >= {"flags", "rew"}, "columns")
+    _require(columns.get("rew", (None,))[0] == np.float64, "columns")
+    _require(all(dtype.kind != "c" for dtype, *_ in columns.values()), "columns")
     _require(any(belongs_to(name, "act") for name in columns), "columns")
     # A row without bytes, or a longer block, would take memory that the file does not have.
     _require(all(nbytes > 0 for *_, nbytes in rows.values()), "shape")

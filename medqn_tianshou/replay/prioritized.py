@@ -1,6 +1,6 @@
 """The compact buffer with priorities, in place of Tianshou's PrioritizedVectorReplayBuffer."""
 
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -193,6 +193,11 @@ class CompactPrioritizedVectorReplayBuffer(
             buffer = super().read_from(file, alpha=alpha, beta=beta, weight_norm=norm)
             weights, index = content["weights"], buffer._reader.all_indices()
             FORMAT.require(weights.shape == index.shape and _is_sound(weights), "priorities")
+            # Otherwise no transition could be sampled, or none be weighed against the others.
+            FORMAT.require(not len(index) or 0 < float(weights.sum()) < inf, "priorities")
+            highest, lowest = float(numbers["_max_prio"]), float(numbers["_min_prio"])
+            FORMAT.require(lowest > 0 and 0 < (highest**alpha / lowest) ** beta < inf, "number")
+            FORMAT.require(0 < highest**alpha < inf, "number")
             buffer._follow()
             if len(index):
                 buffer.weight[index] = weights

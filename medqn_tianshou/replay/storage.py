@@ -75,11 +75,18 @@ class Storage:
         for key in keep:
             if key in keys:
                 fields |= leaves(batch[key], key)
-        self._prepare(successors, fields)
-        count = len(part_ids)
         flags = {key: np.asarray(batch[key]) for key in ("terminated", "truncated")}
         # All of it before any is stored: otherwise later transitions would be shifted.
-        self._check(count, stacks, successors, fields | flags)
+        is_first = not self.parts[0].stores
+        try:
+            self._prepare(successors, fields)
+            self._check(part_ids, stacks, successors, fields | flags)
+            fields = {name: self._cast(name, values) for name, values in fields.items()}
+        except Exception:
+            if is_first:  # its shapes count for no other transition
+                for part in self.parts:
+                    part.clear()
+            raise
         for name, store in self.parts[0].stores.items():
             if stacks[name].dtype != store.dtype:  # as in an array, the first dtype decides
                 stacks[name] = stacks[name].astype(store.dtype)
@@ -108,17 +115,22 @@ class Storage:
         indices, returns, lengths, starts = map(np.array, columns)
         return indices, returns, lengths, starts
 
-    def _check(self, count: int, stacks: Leaves, successors: Leaves, fields: Leaves) -> None:
-        """Raise ValueError unless there are ``count`` transitions like those that are stored."""
-        part = self.parts[0]
-        for rows in (stacks, successors):
+    def _check(
+        self, part_ids: Sequence[int], stacks: Leaves, successors: Leaves, fields: Leaves
+    ) -> None:
+        """Raise ValueError unless each environment has a transition like those that are stored."""
+        part, count = self.parts[0], len(part_ids)
+        for part_id in part_ids:
+            if type(part_id) is not int or not 0 <= part_id < len(self.parts):
+                raise ValueError(f"buffer_ids has {part_id}, which is none of {len(self.parts)}")
+        for rows, before in ((stacks, 2), (successors, 1)):
             if rows.keys() != part.stores.keys():
                 raise ValueError(f"observations of {sorted(rows)} are not of {sorted(part.stores)}")
             for name, store in part.stores.items():
                 shape = rows[name].shape
                 if shape[0] != count:
                     raise ValueError(f"observations of shape {shape} for {count} environments")
-                if shape[len(shape) - len(store.shape) :] != store.shape:
+                if len(shape) < before or shape[before:] != store.shape:
                     raise ValueError(
                         f"observations of shape {shape[1:]} are not of the stored {store.shape}"
                     )
@@ -127,6 +139,17 @@ class Storage:
             expected = (count, *(column.values.shape[1:] if column is not None else ()))
             if values.shape != expected:
                 raise ValueError(f"{name} of shape {values.shape} must have the shape {expected}")
+
+    def _cast(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values as they are stored; raise ValueError where a whole number would change."""
+        dtype = self.parts[0].columns[name].dtype
+        if values.dtype == dtype:
+            return values
+        with np.errstate(invalid="ignore"):
+            cast = values.astype(dtype)
+        if dtype.kind in "biu" and not np.array_equal(cast, values):
+            raise ValueError(f"{name}={values.tolist()} cannot be stored as {dtype}")
+        return cast
 
     def _prepare(self, rows: Leaves, fields: Leaves) -> None:
         """Create the storage by the shapes and dtypes of transitions, one per environment."""

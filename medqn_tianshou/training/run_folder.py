@@ -28,7 +28,8 @@ _PACKAGES = (
     "medqn-tianshou", "tianshou", "torch", "numpy", "gymnasium", "envpool", "ale-py",
     "opencv-python",
 )  # fmt: skip
-_LOGS = ("progress.csv", "episodes.csv", "events.out.tfevents.*")
+_TABLES = ("progress.csv", "episodes.csv")
+_EVENTS = re.compile(r"events\.out\.tfevents\.(\d+)\..*\.\d+\.\d+")
 
 
 class RunFolderError(ValueError):
@@ -146,8 +147,7 @@ class RunFolder:
 
     def await_event_file(self) -> None:
         """Wait until a new event file would sort last: TensorBoard sorts by seconds in names."""
-        names = [path.name for path in self.path.glob("events.out.tfevents.*")]
-        newest = max((int(name.split(".")[3]) for name in names), default=0)
+        newest = max((int(match[1]) for match in self._event_files().values()), default=0)
         while time.time() < newest + 1 < time.time() + 2:  # not for a clock that was set back
             time.sleep(0.02)
 
@@ -163,7 +163,13 @@ class RunFolder:
 
     def logs(self) -> list[Path]:
         """The files that grow with the run: both tables, and TensorBoard's event files."""
-        return [path for name in _LOGS for path in sorted(self.path.glob(name))]
+        tables = map(self.path.joinpath, _TABLES)
+        return [*filter(Path.exists, tables), *sorted(self._event_files())]
+
+    def _event_files(self) -> dict[Path, re.Match[str]]:
+        """The files that TensorBoard's writer named; one that was renamed is the user's."""
+        found = ((path, _EVENTS.fullmatch(path.name)) for path in self.path.iterdir())
+        return {path: match for path, match in found if match}
 
     def log_sizes(self) -> dict[str, int]:
         """Return the size of each log after syncing it to disk."""
@@ -177,13 +183,13 @@ class RunFolder:
     def rewind(self, logs: list[Path], sizes: dict[str, int]) -> None:
         """Truncate logs to the sizes of a checkpoint, so that no step is logged twice.
 
-        :param logs: the logs to truncate; those without a size are newer, and are deleted.
+        :param logs: the logs to truncate; those without a size are newer, and are set aside.
         :param sizes: what :meth:`log_sizes` returned then.
         """
         self._close_tables()
         for path in logs:
             if path.name not in sizes:
-                path.unlink()
+                _set_aside(path)
             elif path.stat().st_size > sizes[path.name]:
                 os.truncate(path, sizes[path.name])
         with (self.path / "progress.csv").open(newline="") as file:
@@ -193,7 +199,7 @@ class RunFolder:
         """Empty all logs."""
         self._close_tables()
         for path in self.logs():
-            path.unlink()
+            path.unlink() if path.name in _TABLES else _set_aside(path)
         self.rows = []
         self._append_to("progress.csv", [field.name for field in fields(ProgressRow)])
         self._append_to("episodes.csv", ["env_step", "return", "length"])
@@ -227,6 +233,11 @@ class RunFolder:
             with suppress(OSError):  # a full disk, which was reported when the row was written
                 file.close()
         self._tables.clear()
+
+
+def _set_aside(log: Path) -> None:
+    """Rename a file of TensorBoard's, which may be a copy, so that it is not read."""
+    log.rename(log.with_name(log.name.replace("events.out.tfevents", "set-aside")))
 
 
 def _parse_row(texts: dict[str, str]) -> ProgressRow:

@@ -121,6 +121,26 @@ def test_a_compact_buffer_that_keeps_info_gets_it(collector_class):
     assert buffer.get(np.arange(7), "info").steps.tolist() == [1, 2, 3, 4, 5, 1, 2]
 
 
+@pytest.mark.parametrize("collector_class", COLLECTORS)
+def test_a_policy_may_have_a_network_named_actor(collector_class):
+    """As those of PPO, A2C and SAC."""
+    policy = Fixed(spaces.Discrete(3), np.array([2]))
+    policy.actor = torch.nn.Linear(1, 3)
+    _, buffer = collect(collector_class, policy, Line)
+    assert buffer.act[:12].tolist() == [2] * 12
+
+
+@pytest.mark.parametrize("collector_class", COLLECTORS)
+def test_a_step_hook_sees_the_action_of_the_policy_and_that_of_the_environment(collector_class):
+    space = spaces.Box(-2, 2, (1,), np.float32)
+    policy, seen = Fixed(space, np.full((1, 1), 1.0, np.float32)), []
+    collect(
+        collector_class, policy, lambda: Line(space),
+        on_step_hook=lambda actions, _: seen.append((actions.act, actions.act_normalized)),
+    )  # fmt: skip
+    assert [(float(act), float(mapped)) for act, mapped in seen] == [(1.0, 2.0)] * 12
+
+
 def test_what_is_not_supported_is_refused_by_name():
     policy = Fixed(spaces.Discrete(3), np.array([1]), state=np.zeros((1, 2)))
     with pytest.raises(ValueError, match="policy=Fixed has a recurrent state"):
@@ -132,3 +152,6 @@ def test_what_is_not_supported_is_refused_by_name():
     with pytest.raises(ValueError, match=r"no episode hooks.*on_episode_end"):
         collector.set_on_episode_done_hook(lambda batch: None)
     collector.set_on_episode_done_hook(None)
+    keeping = CompactVectorReplayBuffer(20, 1, keep=("info", "policy"))
+    with pytest.raises(ValueError, match=r"keep=\('policy',\)"):
+        LeanCollector(policy, DummyVectorEnv([Line]), keeping)

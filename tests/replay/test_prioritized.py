@@ -246,9 +246,12 @@ WRONG = {
     "_alpha": [np.asarray(0.0), np.asarray(np.nan), np.ones(2), 0.6, None],
     "_beta": [np.asarray(-1.0), np.asarray(True)],
     "_max_prio": [np.asarray(np.inf), np.ones(3), "1"],
-    "_min_prio": [np.asarray(1j)],
-    "weights": [np.ones(3), np.full(50, np.nan), np.full(50, -1.0), np.ones((50, 1)), 1.0],
-}
+    "_min_prio": [np.asarray(1j), np.asarray(0.0)],
+    "weights": [
+        np.ones(3), np.full(50, np.nan), np.full(50, -1.0), np.ones((50, 1)), 1.0, np.zeros(50),
+        np.full(50, 1e308),
+    ],
+}  # fmt: skip
 
 
 def save_changed(path, change):

@@ -45,6 +45,21 @@ def test_a_run_that_lost_its_checkpoints_is_refused_unless_told_to_start_over(
     assert_same_run(whole, killed)
 
 
+def test_event_files_that_were_renamed_or_copied_are_never_deleted(killed, capsys):
+    (own,) = killed.glob("events.out.tfevents.*")
+    content = own.read_bytes()
+    copies = [
+        killed / "events.out.tfevents.old",
+        killed / f"{own.name}.bak",
+        killed / "events.out.tfevents.1700000000.another-host.1.0",
+    ]
+    for path in copies:
+        path.write_bytes(content)
+    resume("lowdim", killed, capsys)
+    copies[2] = killed / "set-aside.1700000000.another-host.1.0"  # it would log steps twice
+    assert [path.read_bytes() for path in copies] == [content] * 3
+
+
 def test_where_all_are_damaged_nothing_is_touched(killed, capsys):
     for path in (killed / "checkpoints").iterdir():
         truncate(path)
