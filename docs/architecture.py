@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write the generated part of docs/architecture.md: the import graph of the folders, and their size.
+"""Write the generated part of docs/architecture.md: the graph of imports, and sizes of folders.
 
 Run it as ``python docs/architecture.py``. ``tests/project/test_imports.py`` checks the same graph.
 """

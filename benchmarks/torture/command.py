@@ -52,6 +52,6 @@ BENCHMARK = Benchmark(
         "atari": frozenset({"kills", "fuzz", "saving"}),
         "minatar": frozenset({"kills", "fuzz", "soak"}),
     },
-    title="What a run survives",
+    title="Robustness: kills, faults and long runs",
 )
 make_parser = BENCHMARK.make_parser

@@ -73,7 +73,7 @@ class StateBounds:
             raise ValueError(
                 "no state was observed yet, or an element of it never had a finite value: pass "
                 "policy.observe_step as on_step_hook to the training Collector, or call "
-                "observe(obs), before the first draw"
+                "observe(obs), before the first sample"
             )
         size = (batch_size, *self.shape)
         states: NDArray[Any]
@@ -111,7 +111,7 @@ class StateBounds:
         low, high = saved
         unseen = (low == self._unseen[0]) & (high == self._unseen[1])
         if not (unseen | (np.isfinite(low) & np.isfinite(high) & (low <= high))).all():
-            raise ValueError("saved bounds are no bounds: some low one is above the high one")
+            raise ValueError("saved bounds are invalid: a lower bound is above its upper bound")
         if dtype.kind != self.dtype.kind:
             raise ValueError(f"saved bounds of {dtype} do not match the space's {self.dtype}")
         self.low[...], self.high[...], self.dtype = low, high, dtype

@@ -65,7 +65,7 @@ def make_parser(prog: str | None = None) -> Parser:
         "--memory",
         type=argument_type(memory_size),
         metavar="SIZE",
-        help="print how a run of each family would keep to this memory, e.g. 600M, and do no more",
+        help="only print how a run of each family would fit into this memory, e.g. 600M",
     )
     return parser
 

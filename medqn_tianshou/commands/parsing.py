@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
     def add_out(self, default: Path) -> None:
         """Add where results go, and whether they may replace those that are there."""
         self.add_argument("--out", type=Path, default=default, help=f"folder (default: {default})")
-        text = "replace the results that the folder has"
+        text = "replace the results in the folder"
         self.add_argument("--overwrite", action="store_true", help=text)
 
     def check_overwrite(self, args: argparse.Namespace) -> None:

@@ -100,7 +100,7 @@ def _merge_with_run(
     logdir = given.get("logdir", RunOptions.logdir)
     folder = newest_run(name, lambda run: _is_resumable(run, family), logdir)
     if folder is None or folder.is_file():
-        remedy = f"holds no unfinished run of {family}; name one that exists, or a task"
+        remedy = f"contains no unfinished run of {family}; name one that exists, or a task"
         raise ConfigError("resume", repr(str(name)), remedy)
     given["resume"] = folder
     try:
@@ -190,7 +190,7 @@ def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None
         if training.stop_signal is not None:
             raise KeyboardInterrupt
         training.stop_signal = number
-        text = "stopping after this training step, with a checkpoint; once more stops at once"
+        text = "stopping after this training step, with a checkpoint; a second signal stops at once"
         print(text, file=sys.stderr)
 
     before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}

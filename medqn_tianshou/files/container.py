@@ -70,7 +70,7 @@ class Format:
     def require(self, holds: bool, what: str) -> None:
         """Raise the format's error unless something holds."""
         if not holds:
-            raise self.error(f"not a sound {self.noun} (wrong {what})")
+            raise self.error(f"not a valid {self.noun} (wrong {what})")
 
     def array_type(self, dtype: Any, shape: Any) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Check dtype and shape of an array; return them and the bytes they take."""
@@ -93,7 +93,7 @@ class Format:
         except self.error:
             raise
         except (*UNSOUND, MemoryError) as error:
-            raise self.error(f"not a sound {self.noun} ({error})") from None
+            raise self.error(f"not a valid {self.noun} ({error})") from None
 
 
 def write_container(

@@ -137,7 +137,9 @@ class ReservoirStateSampler:
         self._dtype = dtype
         one = int(np.prod(self._shape, dtype=np.int64)) * dtype.itemsize + ARRAY_OVERHEAD
         if self._max_bytes is not None and self._max_bytes < one:
-            raise ValueError(f"max_bytes={self._max_bytes} holds no state; take at least {one}")
+            raise ValueError(
+                f"max_bytes={self._max_bytes} is too small for one state; use at least {one}"
+            )
         kind = _EncodedSlots if dtype == np.uint8 else _FixedSlots
         self._slots: Any = kind(self._shape, dtype, self._capacity, self._max_bytes)
 
@@ -187,7 +189,7 @@ class ReservoirStateSampler:
         if not len(self):
             raise ValueError(
                 "no state was observed yet: pass policy.observe_step as on_step_hook to the "
-                "training Collector, or call observe(obs), before the first draw"
+                "training Collector, or call observe(obs), before the first sample"
             )
         slots = self._generator.integers(len(self), size=batch_size)
         states = np.empty((batch_size, int(np.prod(self._shape, dtype=np.int64))), self._dtype)
@@ -222,7 +224,7 @@ class ReservoirStateSampler:
             nonlocal position
             position += count
             if count < 0 or position > len(content):
-                raise ValueError("saved states are cut off")
+                raise ValueError("saved states are truncated")
             return bytes(content[position - count : position])
 
         self._slots.capacity = min(capacity, self.capacity)
@@ -233,6 +235,6 @@ class ReservoirStateSampler:
             and len(self) == min(seen, self.capacity)
         )
         if not sound:
-            raise ValueError("saved states are not sound")
+            raise ValueError("saved states are invalid")
         set_generator_state(self._generator, state["generator"])
         self.seen = seen

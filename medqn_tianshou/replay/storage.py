@@ -159,8 +159,8 @@ class Storage:
                 block_len //= 2
             if least(block_len) > self.max_bytes:
                 raise ValueError(
-                    f"max_bytes={self.max_bytes} cannot hold these observations; "
-                    f"take at least {least(block_len)}"
+                    f"max_bytes={self.max_bytes} is too small for these observations; "
+                    f"use at least {least(block_len)}"
                 )
         for part in self.parts:
             part.stores = {

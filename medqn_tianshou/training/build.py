@@ -238,7 +238,9 @@ def _describe_lambda(settings: TrainingSettings) -> str:
     """Say how lambda rises, and how far it gets in a run that is shorter than its schedule."""
     schedule = make_coefficient(settings)
     if isinstance(schedule, AdaptiveCoefficient):
-        return f"lambda {schedule.low:g} to {schedule.high:g}, to hold a drift of {settings.drift}"
+        return (
+            f"lambda {schedule.low:g} to {schedule.high:g}, to keep the drift at {settings.drift}"
+        )
     if schedule.start == schedule.end:
         return f"lambda {schedule.end:g}"
     length = f"{schedule.duration_env_steps:,} env steps"

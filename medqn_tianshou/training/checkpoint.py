@@ -121,7 +121,7 @@ class Checkpoints:
         content, buffer = read_checkpoint(path)
         for name in ("identity", "state"):
             if not isinstance(content.get(name), dict):
-                raise CheckpointError(f"{path}: not a sound checkpoint (no {name})")
+                raise CheckpointError(f"{path}: not a valid checkpoint (no {name})")
         changed = difference(content["identity"], self._identity)
         if changed:
             raise CheckpointError(f"{path}: of another run ({changed})")

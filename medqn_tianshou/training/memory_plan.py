@@ -48,7 +48,7 @@ class MemoryPlan:
         if fits < 1:
             count = f"about {int(self.buffer_size * fits):,} of {self.buffer_size:,} transitions"
         return (
-            f"memory: {format_bytes(self.budget)}, kept to {BUDGET_SHARE:.0%} of it\n"
+            f"memory: {format_bytes(self.budget)}, the run uses at most {BUDGET_SHARE:.0%}\n"
             f"  process without buffer  {format_bytes(self.process)}: libraries, network, "
             f"{self.env_count} training and {self.test_envs} test environment(s)\n"
             f"  replay buffer, {self.replay:7}  {format_bytes(self.room)} at most: {count}, "
@@ -84,8 +84,8 @@ def plan_memory(settings: TrainingSettings, space: Any, *, rss: int) -> MemoryPl
         smallest = -int(-(process + needed) / BUDGET_SHARE // MB)
         hint = ", or less with --replay compact" if needed > least + MB else ""
         remedy = (
-            f"is too little: the process takes {format_bytes(process)} without its buffer, and the "
-            f"run keeps to {BUDGET_SHARE:.0%}; the smallest that works is {smallest}M{hint}"
+            f"is too small: the process takes {format_bytes(process)} without its buffer, and the "
+            f"run uses at most {BUDGET_SHARE:.0%}; the smallest that works is {smallest}M{hint}"
         )
         raise ConfigError("memory", format_bytes(budget), remedy)
     return MemoryPlan(

@@ -86,7 +86,7 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
         try:
             CompactVectorReplayBuffer(size, **options).add(example)
         except ValueError as error:
-            remedy = f"is too little: {error}"
+            remedy = f"is too small: {error}"
             raise ConfigError("memory_cap", format_bytes(nbytes), remedy) from error
         buffer = CompactVectorReplayBuffer(size, **options)
         in_at_most = "" if cap is None else f", in at most {format_bytes(nbytes)}"

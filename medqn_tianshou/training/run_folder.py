@@ -142,7 +142,7 @@ class RunFolder:
                 run = cls(parent / (stem + suffix))
                 run.start_over()
                 return run
-        raise FileExistsError(f"{parent} holds a hundred runs of this second")
+        raise FileExistsError(f"{parent} contains a hundred runs of this second")
 
     def await_event_file(self) -> None:
         """Wait until a new event file would sort last: TensorBoard sorts by seconds in names."""

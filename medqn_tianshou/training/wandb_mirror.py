@@ -165,7 +165,7 @@ def open_wandb(
         problem = f"cannot be logged to ({reason_of(error)}); "
         if is_new:
             run.discard()
-            remedy = problem + "run `wandb login`, or take --wandb-mode offline"
+            remedy = problem + "run `wandb login`, or use --wandb-mode offline"
             raise ConfigError("wandb", project, remedy) from error
         remedy = problem + "the run continues without it"
         print(f"warning: --wandb {project} {remedy}", file=sys.stderr)

@@ -75,7 +75,7 @@ def test_resume_passes_over_finished_runs_and_other_families(log, tmp_path, caps
     given = {"resume": type(tmp_path)("log")}
     parser = train.make_parser("lowdim", "medqn train lowdim")
     settings_class = train.SETTINGS_CLASSES["lowdim"]
-    with pytest.raises(train.ConfigError, match="holds no unfinished run of lowdim"):
+    with pytest.raises(train.ConfigError, match="contains no unfinished run of lowdim"):
         train._merge_with_run(parser, settings_class, dict(given))
     meant = log("MountainCar-v0", "20260101-120000", status="interrupted")
     assert train._merge_with_run(parser, settings_class, dict(given))[0]["resume"] == meant

@@ -17,7 +17,7 @@ from medqn_tianshou.commands.report.curves import Array
 from medqn_tianshou.commands.report.protocol import protocol_lines, short_name
 
 STYLE: Any = {
-    "text.parse_math": False,  # a name is no formula
+    "text.parse_math": False,  # names may contain dollar signs
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -36,11 +36,11 @@ _MARKERS = "osD^vPX<>"
 _COLUMNS = 3
 _PANEL = (3.5, 2.5)
 _SWARM_PLACES = 40
-"""Dots of a swarm that are nearer than this part of its axis would cover each other."""
+"""Dots of a swarm that are closer than this fraction of the axis would overlap."""
 WITH_SEPARATORS = FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "\N{MINUS SIGN}"))
-"""Writes the numbers of an axis as 1,000."""
+"""Formats the numbers of an axis with thousands separators."""
 MOST_LINES = 4
-"""A protocol with more lines is left to ``protocol.csv``."""
+"""Figures refer to ``protocol.csv`` for a protocol with more lines."""
 
 
 def look_of(analysis: Analysis, label: str) -> tuple[str, str]:
@@ -53,9 +53,9 @@ def look_of(analysis: Analysis, label: str) -> tuple[str, str]:
 
 
 def swarm(values: Array, low: float, high: float) -> Array:
-    """Return the places of dots that would overlap: 0, 1, -1, 2 and so on across their axis.
+    """Return the offsets that keep dots from overlapping: 0, 1, -1, 2 and so on, off their axis.
 
-    :param low: the lower end of the axis of the values, as ``high`` is the upper one.
+    :param low: the lower end of the axis of the values; ``high`` is the upper end.
     """
     taken: dict[int, int] = {}
     places = np.zeros(len(values))
@@ -118,7 +118,7 @@ def saved_figure(
     width, height = size
     protocols = [analysis.protocols[task] for task in tasks]
     lines = [*protocol_lines(protocols, most=MOST_LINES), note]
-    wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 19))]
+    wrapped = [part for line in lines for part in textwrap.wrap(line, int(width * 18))]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height + 0.13 * len(wrapped) + 0.1), layout="constrained")
         axes = figure.subplots(*grid, squeeze=False, **options)

@@ -213,7 +213,7 @@ def add_runner_arguments(parser: Parser, *, jobs: str) -> None:
         "--retries",
         type=number(int, at_least=0),
         default=2,
-        help="how often to try a failed run again, from its checkpoint (default: 2)",
+        help="how often to retry a failed run from its checkpoint (default: 2)",
     )
 
 

@@ -95,7 +95,7 @@ class Sweep:
         first = next(self._plans_of(out, self.seeds[0], self.tasks[0], self.algorithms[0]))
         raise SweepFileError(
             f"has {count:,} runs, the first of {first.env_steps:,} env steps and "
-            f"{format_bytes(first.memory_nbytes)}; at most {MOST_RUNS:,} fit one sweep: take fewer "
+            f"{format_bytes(first.memory_nbytes)}; at most {MOST_RUNS:,} fit one sweep: use fewer "
             "seeds or values"
         )
 
