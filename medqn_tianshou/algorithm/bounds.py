@@ -25,8 +25,8 @@ class StateBounds:
         self.integer_valued = not np.issubdtype(observation_space.dtype, np.floating)
         self.dtype = np.dtype(observation_space.dtype)
         """Of the observations, and so of the samples."""
-        # Integers beyond 2**53 would not survive in float64, infinities not in an integer. Bytes
-        # for flags: they are compared without a conversion.
+        # float64 cannot represent integers beyond 2**53, and integers cannot represent infinities.
+        # Flags are bytes, which are compared without a conversion.
         kind = np.int8 if self.dtype == np.bool_ else np.int64
         self._unseen: list[Any]
         bound_dtype, *self._unseen = (
@@ -40,7 +40,7 @@ class StateBounds:
     def update(self, obs: NDArray[Any]) -> None:
         """Widen the bounds.
 
-        Values that are not finite are ignored: no uniform distribution reaches them.
+        Values that are not finite are ignored, because a uniform distribution needs finite bounds.
 
         :param obs: one observation or a batch of them.
         """
