@@ -27,7 +27,7 @@ class OverlappingCollector(LeanCollector):
     on timing.
 
     This applies only within a training step of Tianshou's trainer, and only if it collects by
-    steps; otherwise the collector works as :class:`LeanCollector` does. It takes the same arguments.
+    steps; otherwise the collector works as :class:`LeanCollector`. It takes the same arguments.
 
     :param policy: a policy with an ``actor``, such as
         :class:`~medqn_tianshou.fast.policy.FastMeDQNPolicy`.

@@ -4,7 +4,7 @@ Example:
   %(prog)s --logdir /data/log --json
   %(prog)s --memory 600M
 
-The exit code is 1 where there is a problem; warnings are no problems.
+The exit code is 1 if there is a problem; a warning is not a problem.
 
 """
 
@@ -37,7 +37,7 @@ from medqn_tianshou.version import __version__
 
 Status = Literal["ok", "warning", "problem"]
 ENOUGH_MEMORY = 600 * MB
-"""A default Atari run peaks below this, see docs/results/memory."""
+"""A default Atari run stays below this, see docs/results/memory."""
 ENOUGH_SHARED_MEMORY = 256 * MB
 CPU_TORCH = "torch --index-url https://download.pytorch.org/whl/cpu"
 ATARI_EXTRA, MINATAR_EXTRA = map(install_command, ("atari", "minatar"))

@@ -1,6 +1,6 @@
 """Play episodes with a trained policy and print their scores.
 
-Atari scores are the games' own, over whole games; those of other tasks are sums of rewards.
+Atari scores are unclipped scores of whole games; those of other tasks are sums of rewards.
 
 Examples:
   %(prog)s log/QbertNoFrameskip-v4/medqn-r/0/20260101-120000 --episodes 30

@@ -1,4 +1,4 @@
-"""Watch a trained policy, or record it, with its Q values and the score beside the picture.
+"""Watch or record a trained policy, with its Q values and its score.
 
 Examples:
   %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000

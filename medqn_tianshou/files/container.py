@@ -32,7 +32,7 @@ _ARRAY = "__array__"
 check_shape = list_of(whole(), at_most=32)
 
 UNSOUND = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What Python, numpy and torch raise for content that is not what it should be."""
+"""The errors that Python, numpy and torch raise for invalid content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,9 @@ class Format:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Turn what unsound content raises into the format's error.
+        """Turn errors from invalid content into the format's error.
 
-        The digest shows that a file is as it was written, not that this package wrote it.
+        A digest shows that a file is unchanged, not that this package wrote it.
         """
         try:
             yield
@@ -126,7 +126,7 @@ def _raw(piece: bytes | NDArray[Any]) -> bytes | memoryview:
 
 
 class Container:
-    """Reads a container, whose digest is verified first; nothing is allocated for a forged length.
+    """Reads a container after verifying its digest; a forged length allocates no memory.
 
     :param file: open for reading, seekable, at the start of the container.
     :raises ValueError: the format's error, if the file is damaged, or is of another format.

@@ -24,7 +24,7 @@ _FORMAT = Format(name="checkpt", version=2, noun="checkpoint", error=CheckpointE
 def write_checkpoint(
     path: Path, state: dict[str, Any], buffer: CompactVectorReplayBuffer | None = None
 ) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint atomically.
 
     :param state: dictionaries with text as keys, lists, arrays, tensors, numbers, text and None.
     :param buffer: a compact replay buffer to write behind the state.

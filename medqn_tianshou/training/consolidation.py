@@ -1,4 +1,4 @@
-"""The settings of the consolidation: how strong it is, by which distance, and on which states."""
+"""The settings of the consolidation: its weight, its distance and its states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ ConsolidationKind = Literal["mse", "huber", "kl"]
 Reduction = Literal["mean", "sum"]
 
 DRIFT = 0.1
-"""The set point of an adaptive lambda, where no flag says otherwise: our choice."""
+"""The default set point of an adaptive lambda (our choice)."""
 STATE_BUFFER_SIZE = 10_000
-"""States in a reservoir, where no flag says otherwise: our choice."""
+"""The default number of states in a reservoir (our choice)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What to do with a run, but not how it learns: device, files, checkpoints, resuming."""
+"""The options of a run that do not affect learning: device, files, checkpoints, resuming."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from medqn_tianshou.training.fields import FILES, RUN, Count, Flag, check_fields
 
 WandbMode = Literal["online", "offline"]
 CHECKPOINT_ENDING = ".checkpoint"
-"""Of the files in ``checkpoints/`` of a run folder."""
+"""The suffix of the files in ``checkpoints/`` of a run folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The settings of a run: all that decides how it learns, each value with its source."""
+"""The settings of a run, which determine how it learns, each value with its source."""
 
 import json
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ class TrainingSettings(ConsolidationSettings):
     summary: ClassVar[str]
     """The family's tasks in a few words."""
     description: ClassVar[str]
-    """What ``--help`` says of the family, with examples."""
+    """The description of the family in ``--help``, with examples."""
     default_task: ClassVar[str]
     process_nbytes: ClassVar[int]
     """The memory of a run beside its replay buffer, with torch for the CPU: the measured peak
@@ -216,7 +216,7 @@ class TrainingSettings(ConsolidationSettings):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes a run this run: its names and all values, as JSON has them."""
+        """The identity of a run: its names and all values, as in JSON."""
         names = field_specs(type(self)).keys() - {"sources"}
         return dict(json.loads(json.dumps({name: getattr(self, name) for name in names})))
 
@@ -227,7 +227,7 @@ class TrainingSettings(ConsolidationSettings):
 
     @property
     def warning(self) -> str | None:
-        """A doubt about the values that the user should know of."""
+        """A warning about the values for the user."""
         return None
 
     @property

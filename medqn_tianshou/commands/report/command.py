@@ -1,8 +1,8 @@
-"""Tables and figures from runs: learning curves, scores over tasks, return against memory and time.
+"""Make tables and figures from runs: learning curves, scores, return against memory and time.
 
 Intervals are 95% bootstrap intervals over runs; IQM, optimality gap and probability of improvement
-are rliable's. The folder of the report has README.md, each figure as PNG and SVG, each table as
-CSV. RUNS are run folders, folders to search for them, and raw/ folders of `medqn reproduce`.
+are those of rliable. The report is a folder with README.md, each figure as PNG and SVG, and each
+table as CSV. RUNS may also be the raw/ folders of `medqn reproduce`.
 
 Examples:
   %(prog)s log

@@ -1,8 +1,8 @@
-"""Run tasks x algorithms x settings x seeds, as a small file lists them.
+"""Run tasks x algorithms x settings x seeds from a small file.
 
-Each run is a process of its own. A run that fails is resumed from its checkpoint. The same command
-resumes an interrupted sweep; finished runs are not run again. Ray places the runs by memory and
-threads, if the extra `sweep` is installed; otherwise they run one after another. An example file:
+Each run is a separate process. A run that fails is resumed from its checkpoint. The same command
+resumes an interrupted sweep and skips finished runs. With the extra `sweep`, Ray schedules the runs
+by memory and threads; otherwise they run one after another. An example file:
 
   family = "lowdim"
   tasks = ["MountainCar-v0", "Catcher"]

@@ -87,7 +87,7 @@ class Sweep:
                 raise SweepFileError(f"run {' '.join(where)}: {error}") from None
 
     def _check_count(self, out: Path) -> None:
-        """Say at once what very many runs would take, as planning them takes long."""
+        """Reject a sweep with too many runs before planning them, which takes long."""
         cells = sum(len(list(islice(self._settings_of(a), MOST_RUNS))) for a in self.algorithms)
         count = cells * len(self.tasks) * len(self.seeds)
         if count <= MOST_RUNS:

@@ -207,7 +207,7 @@ The defaults for a game and an algorithm are those of the released code. Example
 
     @property
     def warning(self) -> str | None:
-        """A doubt about the values that the user should know of."""
+        """A warning about the values for the user."""
         if self.lambda_end == 0 or self.sampling in ("real", "reservoir"):
             return None
         return (

@@ -100,7 +100,7 @@ def as_setting(value: Any) -> Any:
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """Find the name that a misspelt one probably means."""
+    """Find the known name nearest to a misspelt one."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.4)), None)
 
 
