@@ -172,7 +172,7 @@ def run_training(training: "Training | ReplayFreeTraining") -> int:
     if summary.status == "interrupted":
         if training.checkpoints is not None and training.checkpoints.paths():
             command = f"{installed_command('medqn')} train {training.settings.family}"
-            print(f"resume it: {command} --resume {training.run_folder.path}")
+            print(f"to resume: {command} --resume {training.run_folder.path}")
         return 128 + (training.stop_signal or signal.SIGINT)
     return 0
 

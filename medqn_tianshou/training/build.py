@@ -197,14 +197,14 @@ def make_training(
     limit, plan = replay.limit, f"{replay.plan}\n" if replay.plan else ""
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
-        f"env steps, an update every {settings.step_per_collect}\n"
+        f"env steps, {settings.step_per_collect} per update\n"
         f"{_describe_lambda(settings)}\n"
         f"replay buffer: {replay.description}\n"
-        f"memory: {format_bytes(limit.available)} left of {format_bytes(limit.nbytes)} "
+        f"memory: {format_bytes(limit.available)} free of {format_bytes(limit.nbytes)} "
         f"({limit.source})\n"
         f"{plan}resume: {describe_resume(train_collector.env)}\n"
         f"run folder: {run.path}\n"
-        f"watch it: {installed_command('tensorboard')} --logdir {options.logdir}",
+        f"monitor: {installed_command('tensorboard')} --logdir {options.logdir}",
         flush=True,
     )
     training = Training(

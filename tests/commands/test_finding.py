@@ -94,7 +94,7 @@ def test_an_interrupted_run_prints_the_command_that_resumes_it(log, capsys, monk
         assert train.main("lowdim", flags) == 130
     last = capsys.readouterr().out.splitlines()[-1]
     command, _, folder = last.rpartition(" --resume ")
-    assert command.startswith("resume it: ")
+    assert command.startswith("to resume: ")
     assert command.endswith("medqn train lowdim")
     assert train.main("lowdim", ["--resume", folder, "--no-progress"]) == 0
     assert f"from {folder}/checkpoints" in capsys.readouterr().out
