@@ -72,7 +72,7 @@ def release_code() -> None:
     except (OSError, TypeError):  # not Linux
         return
     for start, end, anonymous in _CODE.findall(maps):
-        if anonymous == "0":  # nobody has written to the code in memory
+        if anonymous == "0":  # the code in memory is unmodified
             size = int(end, 16) - int(start, 16)
             libc.madvise(ctypes.c_void_p(int(start, 16)), ctypes.c_size_t(size), _DONTNEED)
 

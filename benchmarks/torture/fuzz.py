@@ -1,4 +1,4 @@
-"""Files of a stranger: valid but for one change, with a right digest, given to all readers."""
+"""Forged files, valid except for one change and with a correct digest, for all readers."""
 
 import json
 import random

@@ -37,7 +37,7 @@ Head = Annotated[
 REPLAY_FREE = ("pqn", "stream-q")
 """Algorithms without a replay buffer, which have a training loop of their own."""
 NAMES = ("task", "algo", "seed")
-"""What names a run; the values beside these have a source."""
+"""The settings that name a run; all other values have a source."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TrainingSettings(ConsolidationSettings):
     """The description of the family in ``--help``, with examples."""
     default_task: ClassVar[str]
     process_nbytes: ClassVar[int]
-    """The memory of a run beside its replay buffer, with torch for the CPU: the measured peak
+    """The memory of a run without its replay buffer, with torch for the CPU: the measured peak
     (docs/results/memory), and a tenth more."""
     # Where these are no settings of the family.
     optimizer, max_grad_norm, return_window, head = "adam", 0.0, 100, "dqn"
