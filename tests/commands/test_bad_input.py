@@ -90,13 +90,13 @@ BAD = [
     (("atari",), "--sampling fake", "--sampling", "fake", "real"),
     # settings that contradict each other
     (ENV_CLOCK, "--buffer-size 16", "--buffer-size", "16", "use at least 32"),
-    (ENV_CLOCK, "--n-step 32 --buffer-size 32", "--n-step", "32", "take at most 31"),
+    (ENV_CLOCK, "--n-step 32 --buffer-size 32", "--n-step", "32", "use at most 31"),
     (ENV_CLOCK, "--steps 50 --warmup-steps 50", "--steps", "50", "exceed the 50"),
     (ENV_CLOCK, "--warmup-steps 8 --batch-size 32", "--warmup-steps", "8", "at least 32"),
     (("atari",), "--buffer-size 6", "--buffer-size", "6", "at least 7"),
     (("atari",), "--buffer-size 20", "--buffer-size", "20", "at least 32"),
     (("atari",), "--training-num 3", "--training-num", "3", "divisor"),
-    (("atari",), "--step-per-epoch 50", "--step-per-epoch", "50", "take 60"),
+    (("atari",), "--step-per-epoch 50", "--step-per-epoch", "50", "use 60"),
     (("atari",), "--update-per-step 0.001", "--update-per-step", "0.001", "at least 0.05"),
     (("atari",), "--algo dqn --sampling uniform", "--sampling", "uniform", "use --algo medqn-r"),
     (("atari",), "--algo dqn --lambda-end 2", "--lambda-end", "2", "use --algo medqn-r"),
@@ -165,6 +165,6 @@ def test_uniform_states_of_frames_are_warned_of(capsys):
     train.parse_run(parser, AtariSettings, ["--sampling", "uniform"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: --sampling uniform")
-    assert "the paper takes real" in line
+    assert "the paper uses real" in line
     train.parse_run(parser, AtariSettings, [])
     assert capsys.readouterr().err == ""
