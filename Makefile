@@ -7,9 +7,9 @@ ARGS ?=
 TIANSHOU2_TESTS := tests/host tests/replay tests/envs tests/fast/test_compiled_updates.py \
 	tests/training/test_resume.py --ignore tests/replay/test_compact_with_tianshou.py \
 	--ignore tests/envs/test_atari_tianshou.py -m "host or not (slow or process)"
-# The package index has torch for Linux built with CUDA: gigabytes on disk, and 300 MB more in each
-# process. Without an NVIDIA GPU, the build for the CPU is taken from PyTorch's own index, if that can
-# be reached. `make train TORCH_INDEX=` leaves the choice to the package index; a URL names another.
+# The default package index has torch for Linux with CUDA: gigabytes on disk, and 300 MB more memory
+# per process. Without an NVIDIA GPU, make installs the CPU build from PyTorch's index if it is
+# reachable. `make train TORCH_INDEX=` selects the default index; a URL selects another.
 TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
 
 .PHONY: train test test-tianshou1 test-tianshou2 test-fast lint format docs install-test clean
@@ -46,7 +46,7 @@ format: $(VENV)/test-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The documentation site at http://127.0.0.1:8000, anew at every change.
+# The documentation site at http://127.0.0.1:8000, rebuilt at every change.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/test-installed
 	$(BIN)/mkdocs serve --strict

@@ -97,7 +97,7 @@ class Report:
             content = json.loads(path.read_text())
             if content["quick"] != quick:
                 kind = "quick" if content["quick"] else "full-size"
-                raise ValueError(f"holds results of a {kind} run; name another --out or --json")
+                raise ValueError(f"contains results of a {kind} run; name another --out or --json")
             self.parts = content["parts"]
 
     def measure(self, name: str, part: Part, sizes: Any) -> None:

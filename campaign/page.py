@@ -1,9 +1,9 @@
-"""Writes docs/results/README.md: each claim of the paper, and what our own runs say to it.
+"""Writes docs/results/README.md: each claim of the paper next to the results of our own runs.
 
 python campaign/page.py
 
-The page of each study with finished runs is made by `medqn report`, and so are the probabilities
-here (rliable's probability of improvement, 95 % bootstrap interval).
+`medqn report` writes the page of each study with finished runs. The probabilities here are its
+probabilities of improvement, with 95% bootstrap intervals.
 """
 
 import re
@@ -30,19 +30,20 @@ ORDER = ("MeDQN(U)", "MeDQN(R)", "DQN", "DQN(S)")
 HEAD = """\
 # Results
 
-What the paper claims, and what our own runs show. Made by `python campaign/page.py` from
-[`campaign/results`](../../campaign/results), the files of the runs of
+This page compares the paper's claims with our own runs. `python campaign/page.py` writes it from
+[`campaign/results`](../../campaign/results), which contains the runs of
 [`campaign.toml`](../../campaign/campaign.toml).
 
-- `P(A > B)` is the probability that a run of A ends above a run of B, with its 95 % interval.
-- A claim that A ends above B **agrees** if the whole interval lies above 0.5, and **does not** if
-  all of it lies below. A claim that A ends as high as B agrees unless all of it lies below 0.5.
-  Everything else is **open**, as is a claim whose runs are not all finished: those are compared
-  at the last step that all of them have reached.
-- Published scores of Atari games are medians over 5 seeds, with the lowest and the highest; ours
-  are made in the same way: the mean of the evaluations in the 250,000 steps before a mark.
+- `P(A > B)` is the probability that a run of A ends above a run of B, with its 95% interval.
+- For a claim that A ends above B, our runs **agree** if the whole interval lies above 0.5, and
+  **disagree** if it lies below 0.5. For a claim that A ends as high as B, they agree unless the
+  whole interval lies below 0.5: a wide interval is weak evidence. All other results are **open**,
+  as are claims with unfinished runs, which are compared at the last step that all of them reached.
+- The published scores of Atari games are medians over 5 seeds, with the lowest and the highest
+  score. The score of a run at a mark is its mean over the evaluations of the 250,000 steps before
+  it, in the paper's runs and in ours.
 
-| | the paper | our finding | final return: mean [95 %] | runs | |
+| | the paper | our runs | final return: mean [95%] | runs | |
 |---|---|---|---|---|---|
 """
 
@@ -54,7 +55,8 @@ def main() -> int:
     for name, of_study in runs.items():
         if of_study:
             folder = f"campaign/results/{name}"
-            report([folder, "--out", f"docs/results/{name}", "--title", f"Study {name}"])
+            options = ["--out", f"docs/results/{name}", "--title", f"Study {name}"]
+            report([folder, *options], prog="medqn report")
     rows = [_row(claim, studies, runs) for claim in _load("claims.toml")["claim"]]
     (DOCS / "README.md").write_text(HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
     return 0
@@ -79,7 +81,7 @@ def _row(claim: Any, studies: Any, runs: dict[str, list[RecordedRun]]) -> list[s
     task = claim.get("task")
     of_claim = [run for run in runs.get(study, []) if task is None or _key(run.task) == _key(task)]
     if not of_claim:
-        return [claim["figure"], claim["paper"], "open: no run is finished", "", "0", ""]
+        return [claim["figure"], claim["paper"], "open: no finished runs", "", "0", ""]
     finals = _final_returns(of_claim)
     planned = int(studies[study]["seeds"])
     counts = [len(values) for values in finals.values()]
@@ -145,7 +147,7 @@ def _finding(claim: Any, finals: dict[str, NDArray[Any]], *, complete: bool) -> 
                 verdicts.append(_verdict(kind, pair))
                 texts.append(f"P({better} > {worse}) = {_write(pair)}")
     word = "open" if "open" in verdicts or not verdicts else "agrees"
-    word = "does not" if "does not" in verdicts else word
+    word = "disagrees" if "disagrees" in verdicts else word
     if not complete:
         word = f"open (so far: {word})" if word != "open" else word
     return "<br>".join([f"**{word}**", *texts])
@@ -155,7 +157,7 @@ def _verdict(kind: str, pair: Estimate) -> str:
     if pair.low is None or pair.high is None:
         return "open"
     if pair.high < 0.5:
-        return "does not"
+        return "disagrees"
     return "agrees" if kind == "not_below" or pair.low > 0.5 else "open"
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write the generated part of docs/architecture.md: the import graph between rooms, and their size.
+"""Write the generated part of docs/architecture.md: the graph of imports, and sizes of folders.
 
 Run it as ``python docs/architecture.py``. ``tests/project/test_imports.py`` checks the same graph.
 """
@@ -21,7 +21,7 @@ LAYERS = (
     ("algorithm", "replay"),
     ("files",),
 )
-"""The rooms from top to bottom: a room imports only itself and rooms of lower lines."""
+"""The layers from top to bottom: a folder imports only itself and folders of lower layers."""
 ROOMS = tuple(room for layer in LAYERS for room in layer)
 
 
@@ -59,20 +59,20 @@ def room_of(module: str) -> str | None:
 
 
 def edges() -> set[tuple[str, str]]:
-    """Return which room imports which."""
+    """Return which folder imports which."""
     pairs = {(room_of(module), room_of(name)) for module in MODULES for name in imports(module)}
     return {(one, other) for one, other in pairs if one and other and one != other}
 
 
 def house() -> str:
-    """Draw the graph, and list the rooms with their size."""
+    """Draw the graph, and list the folders with their size."""
     lines = ["```mermaid", "flowchart TD"]
     lines += [f"    {room}" for room in ROOMS]
     lines += [
         f"    {one} --> {other}"
         for one, other in sorted(edges(), key=lambda edge: (*map(ROOMS.index, edge),))
     ]
-    lines += ["```", "", "| room | contents | lines |", "|---|---|---:|"]
+    lines += ["```", "", "| folder | contents | lines |", "|---|---|---:|"]
     total = 0
     for room in ROOMS:
         about = ast.get_docstring(ast.parse((FOLDER / room / "__init__.py").read_text())) or ""

@@ -20,14 +20,12 @@ HEAD = """\
 # Fidelity: the paper, the released code, ours
 
 The authors published two code releases: one for Atari, built on Tianshou 0.4, and one for the other
-tasks. Where the paper's text and a release differ, the release made the figures, so the release is
-our default, and the text's value is one flag away. The column "ours" is generated from the
-[settings](../medqn_tianshou/experiments/settings), where each value has its source; a run records
-both in its `config.json`, with the git commit. [A test per row](../tests/experiments/test_fidelity.py)
-checks the factors that decide results.
-
-This page is written by `python docs/fidelity.py`.
-"""  # noqa: E501
+tasks. Where the paper's text and a release differ, our default is the value of the release, which
+produced the figures, and a flag selects the value of the text. `python docs/fidelity.py` generates
+the column "ours" from the [settings](../medqn_tianshou/experiments/settings), which contain the
+source of each value. A run records values, sources and the git commit in its `config.json`.
+[Tests](../tests/experiments/test_fidelity.py) check the factors that decide results.
+"""
 
 ALL: Sequence[Row] = (
     ("loss", "TD loss + lambda x consolidation", SAME, SAME),

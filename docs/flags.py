@@ -16,10 +16,10 @@ FAMILIES = tuple(SETTINGS_CLASSES)
 HEAD = """\
 # Flags of `medqn train`
 
-All flags of `medqn train atari`, `medqn train minatar`, `medqn train lowdim` and `medqn train gym`,
-with their defaults, from their `--help-all` (`python docs/flags.py`). A dash: the command has no
-such flag. In brackets is where a default comes from: the paper, the authors' released code,
-Tianshou's example, or us.
+This page lists all flags of `medqn train atari`, `medqn train minatar`, `medqn train lowdim` and
+`medqn train gym` with their defaults. `python docs/flags.py` generates it from `--help-all`. A dash
+means that the command does not have the flag. The source of a default is in parentheses: the paper,
+the authors' released code, Tianshou's example, or our choice.
 """
 DEFAULT = re.compile(r" \(default: ((?:[^()]|\([^()]*\))*)\)")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write the README's table "Which method for my memory" from the committed measurements.
+"""Write the README's table "Which method to choose" from the committed measurements.
 
 Run it as ``python docs/which.py``.
 """
@@ -35,13 +35,13 @@ def table() -> str:
     )
     dqn = figures["atari_1env_dqn_steps_per_s"] / stock
     rows = [
-        ("", "Atari: replay, process", "MinAtar: replay, process", "speed, Atari", "take it"),
+        ("", "Atari: replay, process", "MinAtar: replay, process", "speed, Atari", "use it"),
         (
             "DQN, Tianshou's own classes",
             _cell(processes.get(("atari", "dqn", "stock", 1_000_000)), 7_091 * 10**6),
             _cell(processes["minatar", "dqn", "stock", 100_000]),
             "1 x",
-            "as the yardstick",
+            "as the baseline",
         ),
         (
             "[DQN](docs/dqn.md), compact",
@@ -51,7 +51,7 @@ def table() -> str:
             ),
             _cell(processes["minatar", "dqn", "compact", 100_000]),
             f"{dqn:.1f} x",
-            "for DQN itself",
+            "for DQN in little memory",
         ),
         (
             "[MeDQN(R)](docs/medqn_r.md), compact",
@@ -72,8 +72,8 @@ def table() -> str:
     lines.insert(1, "|" + "---|" * len(rows[0]))
     note = (
         "Measured with full buffers ([memory](docs/results/memory/README.md), "
-        "[speed](docs/results/speed/README.md)); the process is all of its resident memory, "
-        "most of it libraries, at its peak and with torch for the CPU."
+        "[speed](docs/results/speed/README.md)). Process: the peak of its resident memory with the "
+        "CPU build of torch; most of it is libraries."
     )
     return "\n".join([*lines, "", note, ""])
 

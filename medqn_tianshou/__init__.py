@@ -1,4 +1,4 @@
-"""MeDQN for Tianshou: deep Q-learning that learns as well on a small memory.
+"""MeDQN for Tianshou: deep Q-learning with a small replay buffer.
 
 Each public name is imported when it is first used, so that ``import medqn_tianshou`` itself loads
 neither torch nor Tianshou.

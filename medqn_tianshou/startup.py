@@ -1,10 +1,9 @@
 """Prepares the process of a command or script, before torch and Tianshou are imported.
 
-Half of what a training process held were packages that other packages import and a run never
-uses. While a package of :data:`UNUSED_BY` loads, it gets stand-ins for those. A stand-in loads the
-real module at its first use, and is in ``sys.modules`` only meanwhile: whoever imports the module
-later gets the real one. An import that is not listed here, such as one that a later version of
-Tianshou adds, is left as it is.
+Half of the memory of a training process was packages that other packages import but a run never
+uses. While a package of :data:`UNUSED_BY` loads, it imports stand-ins for them. A stand-in loads
+the real module on first use, and is in ``sys.modules`` only during that import: later imports get
+the real module. Imports that are not listed here are unchanged.
 """
 
 import ctypes
@@ -22,8 +21,8 @@ from types import ModuleType
 from typing import Any
 
 ENVIRONMENT = {
-    # OpenMP's threads wait for each other in a loop, for milliseconds. Where other processes need
-    # the cores, a training on two threads then falls to a fraction of its speed; with short loops
+    # OpenMP's threads spin for milliseconds while they wait for each other. If other processes need
+    # the cores, training on two threads then slows down severalfold; with short spins
     # it keeps its share (python -m benchmarks.speed --parts contention).
     "GOMP_SPINCOUNT": "10000",
 }
@@ -50,11 +49,11 @@ the package names while it loads."""
 
 
 def prepare_process() -> None:
-    """Make this process small and a good neighbour; call it before torch and Tianshou are imported.
+    """Reduce the memory of this process; call it before torch and Tianshou are imported.
 
-    Packages that are loaded already stay as they are, and so do variables that the user has set.
-    Gymnasium registers its own environments and ours, and leaves other plugins alone: call
-    ``gymnasium.envs.registration.load_plugin_envs()`` for these.
+    It also limits how long OpenMP's threads spin. Loaded packages, and environment variables that
+    the user has set, are unchanged. Gymnasium registers its own environments and ours, but no
+    other plugins: to load them, call ``gymnasium.envs.registration.load_plugin_envs()``.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -63,17 +62,17 @@ def prepare_process() -> None:
 
 
 def release_code() -> None:
-    """Return the pages of library code that were needed only while the libraries loaded.
+    """Release the pages of library code that were needed only while the libraries loaded.
 
-    They count as memory of the process until the system needs room. They remain in its file cache,
-    and those that are executed again come back.
+    RSS counts these pages until the system reclaims them. They stay in its file cache, and are
+    mapped again when their code runs.
     """
     try:
         libc, maps = ctypes.CDLL(None), Path("/proc/self/smaps").read_text()
     except (OSError, TypeError):  # not Linux
         return
     for start, end, anonymous in _CODE.findall(maps):
-        if anonymous == "0":  # nobody has written to the code in memory
+        if anonymous == "0":  # the code in memory is unmodified
             size = int(end, 16) - int(start, 16)
             libc.madvise(ctypes.c_void_p(int(start, 16)), ctypes.c_size_t(size), _DONTNEED)
 
@@ -119,7 +118,7 @@ class _LeanLoader(Loader):
 
 
 class _StandIn(ModuleType):
-    """A module that is imported here and not used; its first use loads the real one."""
+    """Stands in for a module that is imported but not used; the first use loads the real one."""
 
     def __getattr__(self, name: str) -> Any:
         # Python reads __path__ to import a submodule. Others look through all modules for such
@@ -129,14 +128,14 @@ class _StandIn(ModuleType):
         return getattr(self.load(), name)
 
     def load(self) -> ModuleType:
-        """Give the name to the real module."""
+        """Load the real module under this name."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
         return import_module(self.__name__)
 
 
 class _StandInClass(ABCMeta):
-    """A class of a module that is not loaded: it has no instances before it is."""
+    """Stands in for a class of a module that is not loaded, and therefore has no instances."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return cls.__module__ in sys.modules and isinstance(instance, cls.real)
@@ -176,7 +175,7 @@ def _standing_in(modules: Mapping[str, Sequence[str]]) -> Iterator[None]:
 
 @contextmanager
 def _own_plugins_only() -> Iterator[None]:
-    """Show Gymnasium no plugin but ours: MinAtar's loads seaborn, and with it scipy."""
+    """Hide all Gymnasium plugins except ours: MinAtar's loads seaborn and scipy."""
     entry_points: Callable[..., Any] = metadata.entry_points
 
     def without_others(**selection: Any) -> Any:
@@ -215,7 +214,7 @@ class _Dynamo(_StandIn):
         return function
 
     def graph_break(self) -> None:
-        """End what the compiler compiles at once: nothing."""
+        """Do nothing: the compiler is not loaded."""
 
     def load(self) -> ModuleType:
         """Load the compiler, and let torch ask it for its own ``disable``."""

@@ -2,9 +2,9 @@
 """Add the policy of a finished run to the zoo, with its settings, its score and a recording.
 
     python zoo/add.py RUN_FOLDER NAME    add the last policy of a run as zoo/NAME
-    python zoo/add.py                    write docs/zoo.md anew
+    python zoo/add.py                    write docs/zoo.md again
 
-No picking: the policies are those of seed 0, from the end of their runs.
+Policies are not selected by score: each is the final one of a run with seed 0.
 """
 
 import argparse
@@ -31,18 +31,18 @@ KEPT = ("family", "task", "algo", "seed", "settings", "versions", "commit")
 HEAD = """\
 # Trained policies
 
-The folder [`zoo`](../zoo) of the repository has small trained policies, with the settings and the
-score of each. In a clone, with the extras `play` and `minatar`:
+The folder [`zoo`](../zoo) of the repository contains small trained policies, with the settings and
+the score of each. In a clone, with the extras `play` and `minatar`:
 
 ```sh
 medqn play zoo/mountaincar                     # a window; --video agent.gif records
 medqn evaluate zoo/mountaincar --episodes 30
 ```
 
-Each policy is the last one of the run with seed 0, also where another seed or an earlier policy
-scored better. The score is the mean and standard deviation of 100 episodes of `medqn evaluate`.
-Beside it is the training return that the run ended with. A policy that neither explores nor learns
-any more can get stuck where training does not: then the score is lower, and its deviation large.
+Each policy is the final one of the run with seed 0, even if another seed or an earlier policy
+scored better. The score is the mean and standard deviation over 100 episodes of `medqn evaluate`;
+the training return is the final one of the run. A policy that no longer explores or learns can get
+stuck in states that training escapes; its score is then lower, with a large standard deviation.
 `python zoo/add.py RUN_FOLDER NAME` adds a policy and writes this page.
 
 | name | task | algorithm | replay buffer | score | training return | size |

@@ -82,6 +82,6 @@ BENCHMARK = Benchmark(
         "atari": frozenset({"bytes", "full", "times", "training", "rss", "peers", "states"}),
         "minatar": frozenset({"minatar", "training", "rss", "states"}),
     },
-    title="Replay memory: what it takes, and what it costs",
+    title="Memory: replay buffers and training processes",
 )
 make_parser = BENCHMARK.make_parser

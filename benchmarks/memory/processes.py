@@ -1,6 +1,7 @@
 """The memory of a fresh process, with a full buffer alone and in training as in the paper."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ def show_full(result: Result) -> Section:
             Table(
                 (f"Qbert, {size:,} transitions", ""),
                 [
-                    ("bytes held (`nbytes`)", gigabytes(result["nbytes"])),
+                    ("bytes stored (`nbytes`)", gigabytes(result["nbytes"])),
                     ("growth of the process (RSS)", gigabytes(result["rss_growth"])),
                     ("bytes per transition", f"{result['nbytes'] / size:.1f}"),
                     ("time to play and add", f"{result['seconds']:.0f} s"),
@@ -58,9 +59,9 @@ def show_full(result: Result) -> Section:
             )
         ],
         notes=(
-            f"Random play of {result['num_envs']} environments, each with its share of the buffer, "
-            "in a process of its own. RSS is compared with that after a small buffer was filled "
-            "and deleted, which loads and compiles what all buffers share."
+            f"Random play of {result['num_envs']} environments, which share the buffer evenly, in "
+            "a separate process. The growth of RSS is relative to a process that has filled and "
+            "deleted a small buffer, and has therefore loaded and compiled all code."
         ),
         targets=[
             Target(
@@ -69,7 +70,7 @@ def show_full(result: Result) -> Section:
                 at_most=0.18,
                 unit="GB",
             )
-            for what, key in (("bytes held", "nbytes"), ("growth of RSS", "rss_growth"))
+            for what, key in (("bytes stored", "nbytes"), ("growth of RSS", "rss_growth"))
         ],
     )
 
@@ -168,7 +169,7 @@ def show_rss(result: Result) -> Section:
                 row["label"],
                 f"{row['buffer_size']:,} {row['replay']}",
                 *(megabytes(nbytes) for nbytes in (row["peak_rss"], *shares(row).values())),
-                row["paper"],
+                with_separators(row["paper"]),
             )
             for row in rows_of
             if row["family"] == family
@@ -180,23 +181,21 @@ def show_rss(result: Result) -> Section:
         tables=tables,
         notes=(
             "![Stacked bars: the memory of training processes](processes.png)\n\n"
-            f"All figures hold for torch {builds}, with all extras installed; a build with CUDA "
-            "takes about 300 MB more. Each row is a process of its own that builds what the "
-            "training script builds, fills the buffer to its last transition, trains for "
-            f"{result['rounds']} updates on one thread of the CPU, and plays one evaluation game. "
-            "Shortened: the number of updates and of evaluation games, and random play instead of "
-            "learning while the buffer fills. Buffers of more than 20,000 Atari transitions were "
-            "filled with 1,000 recorded steps again and again, shifted by a pixel each time; a "
-            "million transitions of real play are under *a full buffer* above. The compiled code "
-            "was in numba's cache: the first run after an install compiles it, and takes up to "
-            "150 MB more meanwhile. Libraries are what the process held when it had imported all "
-            "that the script imports. The network is parameters, target network, gradients and two "
-            "averages of the optimizer; the rest is games, activations, compiled code and what "
-            "the allocator keeps. Our trainings return the pages of library code that only "
-            "loading needed (`startup.release_code`). RSS counts such pages although the system "
-            "may reclaim them at any time; without this step our figures are higher, a short run "
-            "on MountainCar by 65 MB. `stock` is Tianshou's own DQN, collector and buffer, without "
-            "evaluation. The paper's figures are of its own programs and machines."
+            f"All numbers are for torch {builds} with all extras installed; a CUDA build needs "
+            "about 300 MB more. Each row is a separate process that builds what the training "
+            f"script builds, fills the buffer with random play, trains for {result['rounds']} "
+            "updates on one CPU thread, and plays one evaluation game. Atari buffers of more than "
+            "20,000 transitions were filled with copies of 1,000 recorded steps, each shifted by a "
+            "pixel; *a full buffer* above measures a million transitions of real play.\n\n"
+            "Libraries: RSS after all imports of the script. Network: parameters, target network, "
+            "gradients and two moments of the optimizer. Rest: games, activations, compiled code "
+            "and memory that the allocator keeps. `stock` is Tianshou's own DQN, collector and "
+            "buffer, without evaluation. The paper measured its own programs on its own machines."
+            "\n\nThe compiled code was in numba's cache; the first run after an installation "
+            "compiles it and temporarily needs up to 150 MB more. Our training processes release "
+            "the pages of library code that only loading needed (`startup.release_code`). RSS "
+            "counts such pages although the system may reclaim them at any time; without this "
+            "step, our numbers are higher."
         ),
         targets=[
             Target(
@@ -211,6 +210,11 @@ def show_rss(result: Result) -> Section:
             if (row["family"], row["algo"], row["replay"]) == (family, algo, replay)
         ],
     )
+
+
+def with_separators(size: str) -> str:
+    """Write the 1400 of "1400 MB" as 1,400."""
+    return re.sub(r"\d{4,}", lambda found: f"{int(found[0]):,}", size)
 
 
 def shares(row: Result) -> dict[str, int]:

@@ -15,7 +15,7 @@ GAMES = ("Qbert", "NameThisGame", "Seaquest (MinAtar)")
 
 
 def measure_states(sizes: Any) -> Result:
-    """Fill a reservoir by random play, and go on until states are replaced rarely."""
+    """Fill a reservoir with random play, and continue until states are rarely replaced."""
     figures: dict[str, dict[str, float]] = {}
     for game in GAMES:
         envs = make_seaquest() if game.startswith("Seaquest") else make_game(game)
@@ -62,10 +62,10 @@ def show_states(result: Result) -> Section:
         title="A reservoir of states",
         tables=[Table(head, rows)],
         notes=(
-            f"`ReservoirStateSampler` with {result['states']:,} states, which sees ten times as "
-            "many of random play. Each state is stored by itself, an Atari state with its four "
-            "frames. While it fills, every state is stored; later the n-th state is stored with "
-            "probability capacity / n, here a quarter of them on average. Times are CPU time."
+            f"`ReservoirStateSampler` with {result['states']:,} states, after ten times as many "
+            "states of random play. Each state is stored separately, an Atari state with its four "
+            "frames. The first states are all stored; once the reservoir is full, the n-th state "
+            "is stored with probability capacity / n, a quarter on average. Times are CPU time."
         ),
     )
 

@@ -64,10 +64,10 @@ def show_bytes(result: Result) -> Section:
         title="Atari: bytes per transition",
         tables=[Table(("", *(f"{play} play" for play in PLAYS)), rows)],
         notes=(
-            f"All that `CompactVectorReplayBuffer` holds (`nbytes`) with "
-            f"{result['transitions']:,} transitions of one environment, by their number. Sticky "
-            "random play repeats its last action with probability 0.5, and so gets to other "
-            f"places. A raw 84x84 frame is {84 * 84:,} bytes."
+            f"`nbytes` of a `CompactVectorReplayBuffer` with {result['transitions']:,} transitions "
+            "of one environment, divided by their number. Sticky random play repeats its last "
+            "action with probability 0.5, and therefore reaches other states. A raw 84x84 frame "
+            f"has {84 * 84:,} bytes."
         ),
         targets=targets,
     )
@@ -106,15 +106,13 @@ def show_minatar(result: Result) -> Section:
                 ("Seaquest", "bytes per transition"),
                 [
                     ("compact", f"{values['compact']:.1f}"),
-                    ("Tianshou's `VectorReplayBuffer`", f"{values['raw']:.1f}"),
+                    ("Tianshou's `VectorReplayBuffer`", f"{values['raw']:,.1f}"),
                 ],
             )
         ],
         notes=(
             f"Random play, {size:,} transitions with boolean observations of 10x10x10 cells; "
-            "Tianshou's buffer stores successors, too, as the MinAtar script uses it. MinAtar is "
-            "an optional extra: once installed, every `import gymnasium` loads it as a plugin, and "
-            "with it seaborn and what that needs."
+            "Tianshou's buffer, as the MinAtar script uses it, stores successors as well."
         ),
         targets=[
             Target(
@@ -164,9 +162,9 @@ def show_peers(result: Result) -> Section:
         title="Other buffers on the same frames",
         tables=[Table(("Qbert, stacks of 4", "bytes per transition", "1,000,000", ""), rows)],
         notes=(
-            f"From {result['transitions']:,} transitions of one environment. Stable-Baselines3's "
-            "is the sum of its arrays: stacked uint8 observations, with and without their "
-            "successors, int64 actions, float32 rewards, dones and timeouts."
+            f"{result['transitions']:,} transitions of one environment. The size for "
+            "Stable-Baselines3 is the sum of its arrays: stacked uint8 observations, with and "
+            "without their successors, int64 actions, float32 rewards, dones and timeouts."
         ),
     )
 

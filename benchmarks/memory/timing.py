@@ -44,6 +44,8 @@ FETCHES: dict[str, Fetch] = {
     "as training fetches": fetch_for_training,
     "by Tianshou's own calls": fetch_by_tianshou,
 }
+WAYS = dict(zip(FETCHES, ("`FastMeDQNPolicy`", "DQN in Tianshou"), strict=True))
+"""The names of the fetches on the page."""
 
 
 def measure_times(sizes: Any) -> Result:
@@ -154,7 +156,7 @@ def show_times(result: Result) -> Section:
     """Show times to add and to fetch."""
     by_game = result["fetch_us"]
     fetch_rows = [
-        (way, game, *(f"{times[replay]:,.0f} us" for replay in REPLAY), f"{_ratio(times):.2f}")
+        (WAYS[way], game, *(f"{times[r]:,.0f} us" for r in REPLAY), f"{_ratio(times):.2f}")
         for way in FETCHES
         for game, times in ((game, by_game[game][way]) for game in by_game)
     ]
@@ -176,7 +178,7 @@ def show_times(result: Result) -> Section:
     for way in FETCHES:
         ratios = [_ratio(by_game[game][way]) for game in by_game]
         for which, value in (("mean of the games", mean(ratios)), ("worst game", max(ratios))):
-            what = f"fetch against raw, {way}, {which}"
+            what = f"fetch against raw, {WAYS[way]}, {which}"
             targets.append(Target(what=what, value=value, at_most=4, unit="x"))
     names = " against ".join(list(by_size)[::-1])
     targets.append(Target(what=f"fetch, {names}", value=large / small, at_most=1.15, unit="x"))
@@ -190,15 +192,14 @@ def show_times(result: Result) -> Section:
         notes=(
             "A fetch is a TD batch of 32 (stacks of 4 frames, 3-step) and 32 states, from full "
             f"buffers of {result['transitions']:,} transitions of the same random play; medians of "
-            f"{result['fetch_repeats']}, kinds taking turns. Training reads from either buffer the "
-            "observations, the 3-step successors and the states, and nothing twice. Tianshou's own "
-            "calls are `sample`, which also reads 1-step successors, and `buffer[index].obs_next`, "
-            "which also reads the observations, again on both buffers.\n\n"
-            f"Adding: {result['adds']:,} transitions prepared beforehand, to full buffers. The "
-            f"mean is over {ADDS_PER_PASS} adds, and the median of such means; most adds "
-            "only copy, some encode a block.\n\n"
-            "Fetching by size: buffers of one environment filled with recorded Qbert frames again "
-            "and again, shifted by a pixel each time, read as training does."
+            f"{result['fetch_repeats']:,}, measured in turns. `FastMeDQNPolicy` reads the "
+            "observations, the 3-step successors and the states in one request, each once. DQN in "
+            "Tianshou calls `sample`, which also reads 1-step successors, and then "
+            "`buffer[index].obs_next`, which also reads the observations.\n\n"
+            f"Add: {result['adds']:,} prepared transitions, to full buffers. The mean is the "
+            f"median of means over {ADDS_PER_PASS} adds; some adds encode a block.\n\n"
+            "Fetch by number of transitions: buffers of one environment, filled with copies of "
+            "recorded Qbert frames, each shifted by a pixel; requests as in `FastMeDQNPolicy`."
         ),
         targets=targets,
     )

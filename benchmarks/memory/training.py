@@ -52,9 +52,9 @@ def show_training(result: Result) -> Section:
         title="Training speed",
         tables=[Table(("steps/s", "env steps", *columns, "time, compact by raw"), rows)],
         notes=(
-            f"Trainings as the scripts run them, on the CPU, in one process, {turns} turns each "
-            "of so many environment steps; the buffers hold "
-            f"{warmups} transitions at the start."
+            "Training as the scripts run it, on the CPU, in one process: "
+            f"{turns} turns each, of the number of environment steps in the table. At the start, "
+            f"the buffers contain {warmups} transitions."
         ),
         targets=targets,
     )

@@ -79,11 +79,11 @@ def show(result: Result) -> Section:
         title="Arithmetic of an update",
         tables=[Table(("", "us, median", "million operations", "GFLOP/s", "of torch.mm"), rows)],
         notes=(
-            "One thread. Operations are the multiplications and additions of all layers, dense: "
-            f"one pass of the target network over {BATCH} successors, and for each epoch the pass "
-            "over the batch, its backward pass and the optimizer's step; with consolidation the "
-            "states on top. MinAtar: DQN; MountainCar: MeDQN(U) with E 4; Atari: MeDQN(R), "
-            "as in the main job, reading its batch included, with torch's count of operations."
+            "One thread. Operations are the multiplications and additions of all layers without "
+            f"sparsity: one pass of the target network over {BATCH} successors and, for each "
+            "epoch, the forward and backward pass over the batch and the consolidation states, and "
+            "the optimizer step. MinAtar: DQN; MountainCar: MeDQN(U) with E 4; Atari: MeDQN(R) as "
+            "in `make train`, including the read from the buffer; torch counts its operations."
         ),
         targets=[ratio.target(figures) for ratio in known_ratios(figures)],
     )

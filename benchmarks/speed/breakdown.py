@@ -17,10 +17,10 @@ PIECES = {
     "act": "choose actions",
     "bounds": "widen the bounds of MeDQN(U)",
     "store": "add to the buffer",
-    "sample": "draw and read transitions and states",
+    "sample": "sample and read transitions and states",
     "learn": "forward, backward, optimizer",
     "log": "schedules and logs",
-    "rest": "trainer, collector, all else",
+    "rest": "trainer, collector, everything else",
 }
 TRAININGS = {
     "atari_medqn_r_c20": (ATARI_ENTRIES["medqn_r_c20"], "atari_1env"),
@@ -119,8 +119,8 @@ def show_breakdown(result: Result) -> Section:
         title="Where our time goes",
         tables=tables,
         notes=(
-            "Measured in a run of its own, with timers around the methods concerned; each without "
-            "the time of the others it calls."
+            "Measured in a separate run with timers around these methods; each excludes the time "
+            "of the other timed methods that it calls."
         ),
     )
 

@@ -29,18 +29,18 @@ from benchmarks.speed import arithmetic, breakdown, contention, options, races
 from benchmarks.speed.ratios import summarize
 
 INTRODUCTION = """\
-Environment steps per second of whole trainings, learning included, evaluation and warm-up excluded:
+This page measures training in environment steps per second, without evaluation and warm-up:
 
-- `stock_dqn`: Tianshou's own policy, collector, buffer and trainer, set up as its examples do, with
+- `stock_dqn`: Tianshou's own policy, collector, buffer and trainer, set up as in its examples, with
   the paper's settings;
-- `stock_medqn`: MeDQN written on those classes directly: two samples, separate forward passes;
-- no prefix: ours, as the scripts run it;
+- `stock_medqn`: MeDQN on these classes, with two samples and separate forward passes;
+- no prefix: ours, as in the scripts;
 - `compiled`: MountainCar as one compiled program;
 - `bare`: the same environment, network, batches and schedule in a minimal loop without a framework;
-- `sb3`: Stable-Baselines3, where it is installed.
+- `sb3`: Stable-Baselines3, if it is installed.
 
-All take turns in one process, on the same number of threads, and explore at one fixed rate, so that
-all act by their networks. Ratios are of medians."""
+All programs take turns in one process, with the same number of threads and the same fixed
+exploration rate. Ratios are ratios of medians."""
 
 
 def _sizes(**races: tuple[int, int]) -> Mapping[str, tuple[int, int]]:

@@ -54,8 +54,8 @@ def show(result: Result) -> Section:
         tables=[Table(("", "env steps/s, alone", "with busy neighbours", "share kept"), rows)],
         notes=(
             f"Qbert, MeDQN(R), C 20, buffer 100,000, {THREADS} threads, {result['env_steps']:,} "
-            f"environment steps, beside {NEIGHBOURS} processes that compute without pause. Each "
-            "training is a process of its own; `stock` is MeDQN on Tianshou's own classes."
+            f"environment steps, next to {NEIGHBOURS} processes that compute continuously. Each "
+            "training is a separate process; `stock` is MeDQN on Tianshou's own classes."
         ),
         targets=[ratio.target(figures) for ratio in known_ratios(figures)],
     )

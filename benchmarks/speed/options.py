@@ -156,10 +156,10 @@ def show_options(result: Result) -> Section:
         title="Options, one at a time",
         tables=[Table(header, rows)],
         notes=(
-            f"A gradient step on {STATES} states and a pass of the target network over as many, "
-            "without replay. The first line of each network is our default; the ratio is the time "
-            "against that: above 1 is slower. All through torch: for small networks our scripts "
-            "take compiled code in place of it, which is part of the figures above."
+            f"One gradient step on {STATES} states and one pass of the target network over as many "
+            "states, without replay. The first row of each network is our default; the ratio is "
+            "the time relative to it. All rows use torch. For small networks, our scripts use "
+            "compiled code instead, which the sections above measure."
         ),
     )
 

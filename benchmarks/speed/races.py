@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
@@ -180,12 +180,17 @@ def show_race(prefix: str, title: str, notes: str, result: Result) -> Section:
         title=title,
         tables=[Table(("", "env steps/s, median", "range", "to stock", "to bare"), rows)],
         notes=(
-            f"{turns} turns each, of {' or '.join(f'{steps:,}' for steps in chunks)} environment "
-            f"steps, after {result['env_steps']['warm-up']:,} to fill the buffers. The last "
-            f"columns compare with the same algorithm and schedule. {notes}"
+            f"{turns} turns each, of {_either(chunks)} environment steps, after "
+            f"{result['env_steps']['warm-up']:,} steps that fill the buffers. The last columns are "
+            f"relative to the same algorithm and schedule. {notes}"
         ),
         targets=[ratio.target(result["figures"]) for ratio in known_ratios(result["figures"])],
     )
+
+
+def _either(numbers: Sequence[int]) -> str:
+    *first, last = (f"{number:,}" for number in numbers)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _by_counterpart(figures: Mapping[str, float], name: str, kind: str) -> str:
@@ -211,8 +216,8 @@ def show_updates(result: Result) -> Section:
         title="One update on Atari",
         tables=[Table(("", "ms, median", "range", "to stock_dqn"), rows)],
         notes=(
-            f"`policy.update`, {turns} turns each: 32 transitions, with MeDQN(R) 32 states more. "
-            "`raw` is with Tianshou's own buffer, the others of ours with the compact one."
+            f"`policy.update`, {turns} turns each, on 32 transitions and, for MeDQN(R), 32 more "
+            "states. `raw` uses Tianshou's own buffer; our other rows use the compact buffer."
         ),
         targets=[ratio.target(result["figures"]) for ratio in known_ratios(result["figures"])],
     )
@@ -223,15 +228,15 @@ def _race(prefix: str, title: str, entries: Mapping[str, Entry], notes: str) -> 
 
 
 ATARI_NOTES = (
-    "C (`c20`) is the number of environment steps between updates, 10 where none is named; `raw` "
-    "is with Tianshou's own buffer, the others of ours with the compact one; `overlap` is with "
-    "`--overlap`. One environment of ours, and of the bare loop, runs on ale-py in the same "
-    "thread, as our script has it; all others run on EnvPool, as in Tianshou's example."
+    "C (`c20`) is the number of environment steps between updates (default: 10). `raw` uses "
+    "Tianshou's own buffer; our other rows use the compact buffer. `overlap` uses `--overlap`. A "
+    "single environment of ours and of the bare loop runs on ale-py in the same thread, as in our "
+    "script; all others run on EnvPool, as in Tianshou's example."
 )
 SMALL_NOTES = (
-    "C (`c32`) is the number of environment steps between updates, E (`e2`) of epochs. `compiled` "
-    "is the whole training, environment included, as one program in numba, with the compiled "
-    "update that ours calls."
+    "C (`c32`) is the number of environment steps between updates, E (`e2`) the number of epochs. "
+    "`compiled` is the whole training, environment included, as one numba program that calls the "
+    "same compiled update as ours."
 )
 
 ATARI = _race("atari_1env", "Atari Qbert, 1 environment", ATARI_ENTRIES, ATARI_NOTES)

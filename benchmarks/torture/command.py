@@ -4,7 +4,7 @@ Each part can be run alone; the results of the other parts are kept:
 
   kills   runs of each script, killed at random instants and resumed
   faults  a full disk, damaged checkpoints, two processes on one run
-  fuzz    replay buffers, checkpoints and run folders of strangers: one change in a valid file
+  fuzz    forged replay buffers, checkpoints and run folders: one change in a valid file
   soak    the memory of a long run
   saving  time and memory to save a full buffer of Atari frames
 
@@ -52,6 +52,6 @@ BENCHMARK = Benchmark(
         "atari": frozenset({"kills", "fuzz", "saving"}),
         "minatar": frozenset({"kills", "fuzz", "soak"}),
     },
-    title="What a run survives",
+    title="Robustness: kills, faults and long runs",
 )
 make_parser = BENCHMARK.make_parser

@@ -1,4 +1,4 @@
-"""Files of a stranger: valid but for one change, with a right digest, given to all readers."""
+"""Forged files, valid except for one change and with a correct digest, for all readers."""
 
 import json
 import random
@@ -234,14 +234,14 @@ def show_fuzz(measured: Result) -> Section:
     ]
     total = sum(sum(counts.values()) for counts in measured["counts"].values())
     return Section(
-        title="Files of a stranger",
+        title="Forged files",
         tables=[Table(("file", *OUTCOMES), rows)],
-        notes=f"{total:,} files, each valid but for one field of its header or one number of an "
-        "array, with a right digest. Replay buffers are loaded, read, sampled from and added to; "
-        "checkpoints are resumed to the end of the run; the JSON files of run folders and sweeps "
-        "are given to the commands. *Fell back*: to the checkpoint before. *Refused*: in one "
-        f"line. *Broken*: a traceback, a signal, no end within {_SECONDS:.0f} s, or more than "
-        f"{MEMORY // MB:,} MB of memory. Of an emulator's own bytes, only the size is changed."
+        notes=f"{total:,} files, each valid except for one field of its header or one number of an "
+        "array, and with a correct digest. Replay buffers are loaded, read, sampled from and added "
+        "to; checkpoints are resumed to the end of the run; the JSON files of run folders and "
+        "sweeps are passed to the commands. *Fell back*: to the previous checkpoint. *Refused*: "
+        f"with one line. *Broken*: a traceback, a signal, no end within {_SECONDS:.0f} s, or more "
+        f"than {MEMORY // MB:,} MB of memory. Of an emulator's own bytes, only the size is changed."
         + "".join(f"\n\n`{line}`" for line in measured["broken"]),
         targets=[
             Target(what="files that broke it", value=len(measured["broken"]), at_most=0, unit="")

@@ -113,12 +113,11 @@ def show_kills(measured: Result) -> Section:
     return Section(
         title="Kills",
         tables=[Table(("script", *(name.replace("_", " ") for name in names)), rows)],
-        notes="SIGKILL at random instants of short runs with frequent checkpoints, nine in ten of "
-        "them after the first checkpoint, each followed by `--resume`; "
-        "*starts over*: there was no checkpoint yet. A run is *equal* if its last "
-        "parameters, `progress.csv` (but for speed and memory) and `episodes.csv` are, bit for "
-        "bit, those of the run that was never killed. Environments in processes of their own "
-        "die with their run.\n\n" + "\n\n".join(f"{name}: `{RUNS[name]}`" for name in tallies),
+        notes="SIGKILL at random times in short runs with frequent checkpoints, nine in ten of "
+        "them after the first checkpoint, each followed by `--resume`. *Starts over*: the run had "
+        "no checkpoint yet. *Equal*: the final parameters, `episodes.csv` and `progress.csv` "
+        "(except speed and memory) equal those of an uninterrupted run, bit for bit.\n\n"
+        + "\n\n".join(f"{name}: `{RUNS[name]}`" for name in tallies),
         targets=[
             Target(what="resumes that failed", value=_sum(tallies, "lost"), at_most=0, unit=""),
             Target(what="runs that ended differently", value=different, at_most=0, unit=""),

@@ -1,4 +1,4 @@
-"""Changes a valid file in one field of its header, or one number of an array, as a stranger could.
+"""Forges files: changes one field of the header, or one number of an array, of a valid file.
 
 The digest of the file is right again afterwards: only what the reader checks can refuse it.
 """

@@ -49,8 +49,8 @@ def show_soak(measured: Result) -> Section:
             )
         ],
         notes=f"`minatar/minatar_medqn.py {measured['flags']}`. The drift is the slope of a line "
-        "through the RSS, at each evaluation, after the first quarter, when the buffer has long "
-        "been full.",
+        "fitted to the RSS at each evaluation after the first quarter of the run, when the buffer "
+        "is full.",
         targets=[
             Target(what="drift per 100,000 steps", value=drift, at_most=2.0, unit="MB"),
         ],

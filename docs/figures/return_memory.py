@@ -1,7 +1,7 @@
-"""Draw return_memory.png: the return that replay memory buys, from the results in this repository.
+"""Draw return_memory.png: final return against replay memory, from the results in this repository.
 
-Run it as ``python -m docs.figures.return_memory``. The returns are those of ``campaign/results``,
-the bytes of Atari transitions those of ``docs/results/memory``.
+Run it as ``python -m docs.figures.return_memory``. The returns come from ``campaign/results``, the
+bytes of Atari transitions from ``docs/results/memory``.
 """
 
 import json
@@ -53,7 +53,7 @@ def draw_task(axis: Any, task: str) -> None:
 
 
 def draw_bytes(axis: Any) -> None:
-    """Draw what a million Atari transitions take."""
+    """Draw the size of a million Atari transitions, without the colours of algorithms."""
     parts = json.loads(MEMORY.read_text())["parts"]
     peers = parts["peers"]["measured"]
     raw = peers["bytes_per_transition"]
@@ -61,20 +61,19 @@ def draw_bytes(axis: Any) -> None:
     games = parts["bytes"]["measured"]["bytes_per_transition"]
     mean = np.mean([game["random"] for game in games.values()])
     sb3 = raw["Stable-Baselines3, `optimize_memory_usage`"]
-    others, ours = "#888888", "black"  # no algorithm's colour: any of them can use any buffer
     rows = [
-        (f"Stable-Baselines3{computed}", sb3, others),
-        ("Tianshou", raw["Tianshou, as its Atari example uses it"], others),
-        (f"compact (ours), mean of {len(games)} games", mean, ours),
-        ("compact (ours), Qbert", games["Qbert"]["random"], ours),
+        (f"Stable-Baselines3{computed}", sb3, "white"),
+        ("Tianshou", raw["Tianshou, as its Atari example uses it"], "white"),
+        (f"compact (ours), {len(games)}-game mean", mean, "black"),
+        ("compact (ours), Qbert", games["Qbert"]["random"], "black"),
     ]
-    for row, (label, nbytes, colour) in enumerate(rows):
+    for row, (label, nbytes, fill) in enumerate(rows):
         gigabytes = nbytes * 1e6 / 1e9
-        axis.plot(gigabytes, row, "o", color=colour, markersize=7)
-        axis.text(0.05, row - 0.3, f"{label}: {gigabytes:.3g} GB", color=colour)
+        axis.plot(gigabytes, row, "o", color="black", markerfacecolor=fill, markersize=6)
+        axis.text(0.05, row - 0.3, f"{label}: {gigabytes:.3g} GB")
     axis.set(xscale="log", xlim=(0.045, 100), title="1,000,000 Atari transitions")
     axis.set_xlabel("replay memory")
-    axis.set_xticks([0.1, 1, 10, 100], ["0.1 GB", "1 GB", "10 GB", "100 GB"])
+    axis.set_xticks([0.1, 1, 10], ["0.1 GB", "1 GB", "10 GB"])
     axis.minorticks_off()
     axis.set_ylim(3.5, -0.75)
 
@@ -82,7 +81,7 @@ def draw_bytes(axis: Any) -> None:
 def main() -> None:
     """Draw the figure."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10, 3.1), layout="constrained")
+        figure = Figure(figsize=(9, 3.2), layout="constrained")
         axes = figure.subplots(1, 3)
         for axis, task in zip(axes, TASKS, strict=False):
             draw_task(axis, task)
@@ -90,9 +89,10 @@ def main() -> None:
         for axis in axes:
             axis.set_yticks([])
             axis.spines["left"].set_visible(False)
-        note = "Dots: runs. Open: mean, with its 95 % bootstrap interval. Higher is better."
-        figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color="#666666")
-        figure.savefig(HERE / "return_memory.png", dpi=130)
+        note = "Left, middle: dots are runs; open marks are means with 95% bootstrap intervals; "
+        note += "higher returns are better."
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#666666")
+        figure.savefig(HERE / "return_memory.png", dpi=150)
 
 
 if __name__ == "__main__":

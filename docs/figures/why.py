@@ -1,7 +1,7 @@
-"""Draw why.png: what the paper's agents reached in five games, and the replay memory it took.
+"""Draw why.png: the published returns in five games, and the replay memory of each agent.
 
 Run it as ``python -m docs.figures.why``. The returns are the published ones
-(``docs/data/atari_published.csv``); the bytes are what Tianshou's buffer takes for that many
+(``docs/data/atari_published.csv``); the bytes are those of Tianshou's buffer for that many
 transitions, as this package predicts and its tests measure.
 """
 
@@ -44,7 +44,7 @@ def draw_memory(axis: Any) -> None:
         gigabytes, colour = replay_gigabytes(size), OWN_COLOURS[algorithm]
         axis.barh(row, gigabytes, color=colour, height=0.28, alpha=1 if line == "-" else 0.5)
         axis.text(0, row - 0.22, f"{label}: {gigabytes:.2f} GB", color=colour)
-        axis.plot([5.9, 7.4], [row - 0.3] * 2, color=colour, linestyle=line, linewidth=1.7)
+        axis.plot([6.3, 7.4], [row - 0.3] * 2, color=colour, linestyle=line, linewidth=1.7)
     axis.set(title="replay memory", xlim=(0, 7.5), ylim=(2.5, -0.6), yticks=[], xlabel="GB")
     axis.spines["left"].set_visible(False)
 
@@ -60,7 +60,7 @@ def draw_game(axis: Any, game: str, rows: list[dict[str, str]]) -> None:
         colour = OWN_COLOURS[algorithm]
         axis.plot(steps, middle, line, color=colour, linewidth=1.7)
         axis.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
-    axis.set(title=game.replace("_", " ").title(), xlabel="env steps (million)")
+    axis.set(title=game.title().replace("_", ""), xlabel="environment steps (million)")
     axis.yaxis.set_major_formatter(WITH_SEPARATORS)
 
 
@@ -75,9 +75,11 @@ def main() -> None:
         draw_memory(first)
         for axis, game in zip(axes, games, strict=True):
             draw_game(axis, game, rows)
-        axes[2].set_ylabel("evaluation return")
-        note = "Lines: published median of 5 seeds. Shaded: lowest to highest seed."
-        figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color="#666666")
+        for axis in (axes[0], axes[2]):
+            axis.set_ylabel("evaluation return")
+        note = "Lines: median of 5 seeds, each the mean of the evaluations in the 250,000 steps "
+        note += "before a mark. Shaded: lowest to highest seed."
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#666666")
         figure.savefig(HERE / "why.png", dpi=130)
 
 

@@ -1,4 +1,4 @@
-"""Lambda without a search: a coefficient that holds the drift of the network at a set point."""
+"""Lambda without a search: a coefficient that keeps the drift of the network at a set point."""
 
 from dataclasses import dataclass, field
 from math import exp, isfinite
@@ -14,8 +14,8 @@ def relative_drift(q_BA: torch.Tensor, target_q_BA: torch.Tensor) -> torch.Tenso
 
     .. math:: d = \frac{\sqrt{\mathrm{mean}\,(Q - \hat Q)^2}}{\mathrm{std}\,\hat Q}
 
-    Both over states and actions. The spread, not the size: a constant that is added to all values,
-    such as the cost of the steps to a goal, changes nothing.
+    Mean and standard deviation are over states and actions. A constant that is added to all
+    values does not change the drift.
 
     :param q_BA: action values of the online network, one row per state.
     :param target_q_BA: action values of the target network on the same states.
@@ -39,9 +39,9 @@ class AdaptiveCoefficient:
     The drift is 0 after each copy to the target network and grows until the next: ``rate`` is small
     enough to follow its mean.
 
-    :param set_point: the drift to hold, :math:`d^*`.
-    :param start: the first value.
-    :param low: the least value; above 0, as without the term there is no drift to measure.
+    :param set_point: the desired drift, :math:`d^*`.
+    :param start: the initial value.
+    :param low: the smallest value; above 0, because the drift is computed only with consolidation.
     :param high: the largest value.
     :param rate: the largest relative change per update, :math:`\eta`.
     """
@@ -61,11 +61,11 @@ class AdaptiveCoefficient:
         self.load(self.start)
 
     def __call__(self, env_step: int) -> float:
-        """Return the value, which follows from the updates and not from the step."""
+        """Return the current value, which does not depend on the step."""
         return self.value
 
     def follow(self, drift: float) -> float:
-        """Move the value by the drift of an update, and return it.
+        """Adapt the value to the drift of an update, and return it.
 
         :param drift: what :func:`relative_drift` returned.
         """

@@ -25,8 +25,8 @@ class StateBounds:
         self.integer_valued = not np.issubdtype(observation_space.dtype, np.floating)
         self.dtype = np.dtype(observation_space.dtype)
         """Of the observations, and so of the samples."""
-        # Integers beyond 2**53 would not survive in float64, infinities not in an integer. Bytes
-        # for flags: they are compared without a conversion.
+        # float64 cannot represent integers beyond 2**53, and integers cannot represent infinities.
+        # Flags are bytes, which are compared without a conversion.
         kind = np.int8 if self.dtype == np.bool_ else np.int64
         self._unseen: list[Any]
         bound_dtype, *self._unseen = (
@@ -40,7 +40,7 @@ class StateBounds:
     def update(self, obs: NDArray[Any]) -> None:
         """Widen the bounds.
 
-        Values that are not finite are ignored: no uniform distribution reaches them.
+        Values that are not finite are ignored, because a uniform distribution needs finite bounds.
 
         :param obs: one observation or a batch of them.
         """
@@ -73,7 +73,7 @@ class StateBounds:
             raise ValueError(
                 "no state was observed yet, or an element of it never had a finite value: pass "
                 "policy.observe_step as on_step_hook to the training Collector, or call "
-                "observe(obs), before the first draw"
+                "observe(obs), before the first sample"
             )
         size = (batch_size, *self.shape)
         states: NDArray[Any]
@@ -111,7 +111,7 @@ class StateBounds:
         low, high = saved
         unseen = (low == self._unseen[0]) & (high == self._unseen[1])
         if not (unseen | (np.isfinite(low) & np.isfinite(high) & (low <= high))).all():
-            raise ValueError("saved bounds are no bounds: some low one is above the high one")
+            raise ValueError("saved bounds are invalid: a lower bound is above its upper bound")
         if dtype.kind != self.dtype.kind:
             raise ValueError(f"saved bounds of {dtype} do not match the space's {self.dtype}")
         self.low[...], self.high[...], self.dtype = low, high, dtype

@@ -1,4 +1,4 @@
-"""Knowledge consolidation: what MeDQN adds to DQN, whichever version of Tianshou has the DQN."""
+"""Knowledge consolidation: what MeDQN adds to DQN, for all versions of Tianshou."""
 
 import json
 import warnings
@@ -37,13 +37,13 @@ ComputeReturns = Callable[
 
 
 class Consolidation(torch.nn.Module, Generic[Stats], ABC):
-    """Memory-efficient DQN (Lan et al., TMLR 2023), beside a DQN of Tianshou's.
+    """Mixin that turns Tianshou's DQN into memory-efficient DQN (Lan et al., TMLR 2023).
 
     Each update keeps the Q network close to its own target network on sampled states::
 
         loss = TD loss + consolidation_coef * distance(Q(s, .), Q_target(s, .))
 
-    A subclass has a DQN as its other base, and tells by which names this DQN goes.
+    A subclass also inherits from a DQN of Tianshou, and maps its names to those used here.
     """
 
     model: torch.nn.Module
@@ -53,7 +53,7 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
     torch_optim: torch.optim.Optimizer
     target_update_freq: int
     huber_delta: float | None
-    """Beyond which the TD loss is linear; None: it is quadratic."""
+    """The TD error above which the TD loss is linear; None: always quadratic."""
     stats_class: type[Stats]
     _iter: int
 
@@ -115,7 +115,7 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
 
     @property
     def adaptive_coef(self) -> AdaptiveCoefficient | None:
-        """What adapts the coefficient; None where it follows the time alone."""
+        """The adaptive coefficient; None if the coefficient depends only on the step."""
         return self._schedule if isinstance(self._schedule, AdaptiveCoefficient) else None
 
     def set_env_step(self, env_step: int) -> None:
@@ -147,10 +147,10 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
         return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
 
     def set_extra_state(self, state: torch.Tensor | None) -> None:
-        """Go on from what :meth:`get_extra_state` returned.
+        """Restore what :meth:`get_extra_state` returned.
 
-        Another kind of sampler keeps its own state. None changes nothing: a state dict of
-        ``DQNPolicy``, or of an earlier version, has only the networks.
+        If the saved sampler is of another kind, this one keeps its own state. None changes nothing:
+        state dicts of ``DQNPolicy`` and of earlier versions contain only the networks.
         """
         if state is None:
             return
@@ -166,10 +166,10 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def observe_step(self, action_batch: Any, rollout_batch: RolloutBatchProtocol) -> None:
-        """Show a step's states to the sampler: an ``on_step_hook`` for the training collector.
+        """Pass a step's states to the sampler: an ``on_step_hook`` for the training collector.
 
-        These are the states that the agent acted from. As in the released code, the last state of
-        an episode is not among them.
+        The sampler receives the states that the agent acted from. As in the released code, they do
+        not include the last state of an episode.
         """
         self.state_sampler.observe(network_input(rollout_batch.obs))
 
@@ -183,8 +183,8 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
         buffer: ReplayBuffer,
         indices: NDArray[np.int_],
     ) -> BatchWithReturnsProtocol:
-        """Compute the TD targets, and refer to the buffer: states are sampled from it."""
-        # Weakly: where several agents learn, Tianshou tells none of them that its update is over.
+        """Compute the TD targets; keep a reference to the buffer, to sample states from it."""
+        # A weak reference: with several agents, Tianshou does not call a hook after each update.
         self._buffer = weakref.ref(buffer)
         return compute_returns(batch, buffer, indices)
 
@@ -214,7 +214,7 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
             )
 
     def _stats(self, td_loss: float, loss: float, *of_states: float) -> Stats:
-        """Report an update, after which an adaptive coefficient moves."""
+        """Return the statistics of an update, and adapt an adaptive coefficient."""
         consolidation, drift = of_states or (None, None)
         if not isfinite(loss):
             raise NonFiniteLossError(

@@ -1,4 +1,4 @@
-"""How far two distributions of the return are apart: consolidation for distributional networks."""
+"""Distances between distributions of the return: consolidation for distributional networks."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Distributional networks: what a Q network predicts for each action, instead of one value."""
+"""Distributional networks, which predict a distribution of the return for each action."""
 
 from collections.abc import Callable
 from math import pi
@@ -15,7 +15,7 @@ QUANTILES = 51
 ATOMS, V_MIN, V_MAX = 51, -10.0, 10.0
 """Of C51's paper."""
 COSINES, FRACTIONS = 64, 32
-"""Of IQN's paper: the cosines of an embedding, and the fractions that an action is chosen by."""
+"""IQN's paper: cosines of an embedding, and fractions for choosing an action."""
 
 
 class QuantileNetwork(nn.Module):
@@ -96,7 +96,7 @@ class ImplicitQuantileNetwork(nn.Module):
         return (quantiles_BNA.transpose(1, 2), taus), state
 
     def action_values(self, obs: Observations) -> torch.Tensor:
-        """Return the mean of each action's quantiles at even fractions: nothing is random."""
+        """Return the mean of each action's quantiles at evenly spaced fractions."""
         taus_N = (torch.arange(FRACTIONS) + 0.5) / FRACTIONS
         device = next(self.parameters()).device
         found: tuple[torch.Tensor, Any] = self(obs, taus=taus_N.repeat(len(obs), 1).to(device))[0]

@@ -1,4 +1,4 @@
-"""What the baselines without a replay buffer share: their network, and how they act."""
+"""The network of the baselines without a replay buffer, and how they choose actions."""
 
 from collections.abc import Sequence
 from math import ceil, prod, sqrt
@@ -41,9 +41,9 @@ class Moments(nn.Module):
 
 
 class NormalizedQNetwork(nn.Module):
-    """A Q network with layer normalization before each activation, which replaces the target.
+    """A Q network with layer normalization before each activation instead of a target network.
 
-    :param observation_shape: three numbers have a convolution of 16 channels as MinAtar's network.
+    :param observation_shape: three axes add MinAtar's convolution of 16 channels.
     :param hidden_sizes: width of each hidden layer.
     :param streaming: Stream-Q's: leaky ReLU, normalization without parameters, sparse initial
         weights, and observations normalized by their running moments. Otherwise PQN's.

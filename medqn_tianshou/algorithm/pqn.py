@@ -103,7 +103,7 @@ class PQN:
         return float(loss.item())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return network, optimizer and counter; between rollouts there is nothing else."""
+        """Return network, optimizer and counter, which are the whole state between rollouts."""
         entries = self.optim.state_dict()["state"]
         return {
             "network": dict(self.network.state_dict()),
@@ -124,5 +124,5 @@ class PQN:
 
     @property
     def is_between_rollouts(self) -> bool:
-        """Whether a state has all there is."""
+        """Whether :meth:`state_dict` is the whole state now."""
         return not self._steps

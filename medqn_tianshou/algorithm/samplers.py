@@ -1,7 +1,7 @@
-"""Where the states of the consolidation loss come from: MeDQN(R), MeDQN(U), or both.
+"""Samplers of the states for the consolidation loss: MeDQN(R), MeDQN(U), or both.
 
-Nothing here imports Tianshou: a sampler needs of a replay buffer only what
-:class:`ObservationBuffer` names.
+This module does not import Tianshou: samplers use only the methods of a replay buffer that
+:class:`ObservationBuffer` declares.
 """
 
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -16,7 +16,7 @@ Observations = NDArray[Any]
 
 
 class ObservationBuffer(Protocol):
-    """What a sampler asks of a replay buffer; each of Tianshou's has it."""
+    """The methods of a replay buffer that samplers use; all of Tianshou's buffers have them."""
 
     @property
     def subbuffer_edges(self) -> NDArray[np.int_]:
@@ -40,7 +40,7 @@ class StateSampler(Protocol):
         """
 
     def observe(self, obs: Observations) -> None:
-        """Record received states, whether or not the replay buffer will keep them.
+        """Record received states, whether or not the replay buffer stores them.
 
         :param obs: one observation or a batch of them.
         """
@@ -76,8 +76,8 @@ class SeededSampler:
 class RealStateSampler(SeededSampler):
     """MeDQN(R): states of random entries of the replay buffer, independent of the TD batch.
 
-    It reads observations only: no action, reward or successor. It has its own generator, so that
-    its samples neither follow nor disturb the buffer's.
+    It reads observations only: no action, reward or successor. It has its own generator, so
+    its samples are independent of the buffer's.
 
     :param seed: seed of the generator; None takes fresh entropy.
     """
@@ -111,9 +111,10 @@ class RealStateSampler(SeededSampler):
 class UniformStateSampler(SeededSampler):
     """MeDQN(U): states sampled uniformly within the bounds of all states ever received.
 
-    The bounds live here and not in the replay buffer, which may hold no more than one mini-batch.
-    Integer-valued observation spaces (MultiBinary, Discrete, MultiDiscrete, Box of an integer or
-    boolean dtype) get integers, bounds included, so a cell that never lit stays dark.
+    The sampler stores the bounds itself, because the replay buffer may contain only one mini-batch.
+    For integer-valued observation spaces (MultiBinary, Discrete, MultiDiscrete, Box of an integer
+    or boolean dtype) the samples are integers, both bounds included: a cell that was always 0
+    stays 0.
 
     :param observation_space: the space of one observation, frames stacked.
     :param seed: seed of the generator; None takes fresh entropy.
@@ -128,7 +129,7 @@ class UniformStateSampler(SeededSampler):
         return self.bounds.sample(batch_size, self._generator)
 
     def observe(self, obs: Observations) -> None:
-        """Widen the bounds to hold the given observations (Algorithm 1, line 7)."""
+        """Widen the bounds to include the given observations (Algorithm 1, line 7)."""
         self.bounds.update(obs)
 
     def state_dict(self) -> dict[str, Any]:
@@ -142,11 +143,11 @@ class UniformStateSampler(SeededSampler):
 
 
 class MixedStateSampler(SeededSampler):
-    """A share of real states, the rest uniform: what the paper's conclusion suggests to try.
+    """A fraction of real states, the rest uniform, as the paper's conclusion suggests.
 
     :param real_share: the expected share of real states in each batch. Where it is not a whole
         number of states, it is rounded up or down at random so that the share is right on average.
-    :param seed: seed of the generator that rounds; None takes fresh entropy.
+    :param seed: seed of the generator for rounding; None takes fresh entropy.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What an update reports, and the error it raises when it diverges."""
+"""The statistics of an update, and the error for a loss that is not finite."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class LossTerms:
     """``td_loss + consolidation_coef * consolidation_loss``"""
     td_loss: float
     consolidation_loss: float | None
-    """None where the coefficient is 0: the term is not computed then."""
+    """None if the coefficient is 0: the term is then not computed."""
     consolidation_coef: float
     consolidation_drift: float | None = None
-    """How far the networks are apart, relative to the spread of the values (``relative_drift``)."""
+    """The distance of the networks relative to the spread of the values (``relative_drift``)."""

@@ -40,9 +40,9 @@ def overshooting_bounded_step(
 
 
 class StreamQ:
-    """Stream Q(lambda): learns from each transition once, when it happens.
+    """Stream Q(lambda): learns from each transition once, when it occurs.
 
-    Watkins's traces: they end with the episode, and with an action that is not greedy. Rewards are
+    Watkins's traces are reset at the end of an episode and after a non-greedy action. Rewards are
     divided by the standard deviation of their discounted sum so far.
     """
 

@@ -11,7 +11,7 @@ from tianshou.data.types import ObsBatchProtocol
 from medqn_tianshou.host.api import Policy, explore
 
 Actions = tuple[NDArray[Any], NDArray[Any]]
-"""As the policy has them, and as the environments take them."""
+"""Actions as the policy returns them, and as the environments accept them."""
 
 
 def random_actions(policy: Policy, spaces: Any, env_ids_R: NDArray[np.int_]) -> Actions:
@@ -22,7 +22,7 @@ def random_actions(policy: Policy, spaces: Any, env_ids_R: NDArray[np.int_]) -> 
 
 
 def policy_actions(policy: Policy, obs_RO: NDArray[Any], *, explores: bool) -> Actions:
-    """Ask the policy."""
+    """Return the policy's actions."""
     obs_batch = cast(ObsBatchProtocol, Batch(obs=obs_RO, info=Batch()))
     with torch.no_grad():
         chosen = policy(obs_batch)

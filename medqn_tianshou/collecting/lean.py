@@ -26,19 +26,17 @@ class LeanCollector(Collector[CollectStats]):
     """Collects the transitions and statistics of Tianshou's Collector, in less memory.
 
     Tianshou's Collector reads each finished episode back from the buffer, frame stacks included:
-    hundreds of megabytes for a long Atari episode, and a wrong length where the buffer is shorter
-    than the episode, as MeDQN(U)'s is. This collector counts lengths and returns while stepping and
-    reads nothing back. It stores ``info`` only in a compact buffer that keeps it, and ``policy``
-    never.
+    hundreds of megabytes for a long Atari episode, and a wrong length if the buffer is shorter than
+    the episode, as in MeDQN(U). This collector counts lengths and returns while it steps, and reads
+    nothing back. It stores ``info`` only in a compact buffer that keeps it, and never ``policy``.
 
-    It refuses policies with a recurrent state, asynchronous environments, and episode hooks, which
-    need the copy.
+    It does not support recurrent policies, asynchronous environments or episode hooks, which need
+    the copy.
 
-    :param buffer: where transitions are stored; None stores nothing, as evaluation needs it.
+    :param buffer: where transitions are stored; None stores nothing, for evaluation.
     :param exploration_noise: whether actions pass through ``policy.exploration_noise``.
     :param on_step_hook: called with each step's actions and transitions before they are stored.
-    :param on_states: called with the states that each step acts from: a cheaper way than a step
-        hook to see every state.
+    :param on_states: called with the states that each step acts from; cheaper than a step hook.
     :param on_episode_end: called at the end of each episode with the number of steps collected
         since the last reset of the statistics, the episode's return and its length.
     """
@@ -84,7 +82,7 @@ class LeanCollector(Collector[CollectStats]):
         self._env_ids_E = np.arange(self.env_num)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what later steps depend on beside policy, buffer, environments and generators."""
+        """Return the collector's own state, without policy, buffer, environments and generators."""
         return {
             "clocks": [self.collect_step, self.collect_episode, self.collect_time],
             "episode_return": self._episode_return,
@@ -141,10 +139,10 @@ class LeanCollector(Collector[CollectStats]):
             )
 
     def settle(self) -> None:
-        """Wait until no step is collected in the background; this class never does so."""
+        """Wait for steps that are collected in the background; this class has none."""
 
     def stop(self) -> None:
-        """Stop collecting in the background for good; this class never does so."""
+        """Stop collecting in the background; this class never does so."""
 
     def collect(
         self,

@@ -21,13 +21,13 @@ from medqn_tianshou.host.api import Agent
 class OverlappingCollector(LeanCollector):
     """Plays the steps of the next ``collect`` in a thread while the trainer updates the policy.
 
-    These steps use the network and the exploration rate from before that update, for which
-    :class:`LeanCollector` would wait: actions are one update old. The collector stores the steps
-    and calls hooks when the trainer asks for them, so that results depend on the seed alone, not on
-    timing.
+    These steps use the network and the exploration rate from before that update, so actions lag
+    by one update; :class:`LeanCollector` would wait instead. The collector stores the steps and
+    calls hooks only when the trainer asks for the steps, so results depend only on the seed, not
+    on timing.
 
-    This happens only within a training step of Tianshou's trainer, and only by steps; otherwise it
-    collects as :class:`LeanCollector` does. It takes the same arguments.
+    This applies only within a training step of Tianshou's trainer, and only if it collects by
+    steps; otherwise the collector works as :class:`LeanCollector`. It takes the same arguments.
 
     :param policy: a policy with an ``actor``, such as
         :class:`~medqn_tianshou.fast.policy.FastMeDQNPolicy`.

@@ -1,4 +1,4 @@
-"""What a policy offers to collectors that choose actions without Tianshou's batches."""
+"""The interface of policies to collectors that choose actions without Tianshou's batches."""
 
 from typing import Any, Protocol
 
@@ -33,7 +33,7 @@ class QuickPolicy(Protocol):
         model: torch.nn.Module | None = None,
         eps: float | None = None,
     ) -> Actor | None:
-        """Return what acts until the policy changes; None where a subclass acts differently.
+        """Return an actor, valid until the policy changes; None if a subclass acts differently.
 
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.

@@ -65,7 +65,7 @@ class Step:
         if self.obs_RO.dtype == object:  # nested observations, which Batch converts
             return cast(RolloutBatchProtocol, Batch(arrays))
         batch = Batch()
-        batch.__dict__.update(arrays)  # searching for values to convert takes longer than a step
+        batch.__dict__.update(arrays)  # a search for values to convert is slower than a step
         return cast(RolloutBatchProtocol, batch)
 
 

@@ -125,7 +125,7 @@ def find_policy(path: Path) -> Path:
     if (file := _policy_in(run)) is not None:
         return file
     if run.is_dir():
-        raise AgentError(f"holds no {' or '.join(POLICIES)} file; name a run folder, or a file")
+        raise AgentError(f"contains no {' or '.join(POLICIES)} file; name a run folder, or a file")
     raise AgentError("does not exist; name a run folder such as log/TASK/ALGO/SEED/TIME, or a task")
 
 

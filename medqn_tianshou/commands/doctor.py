@@ -4,7 +4,7 @@ Example:
   %(prog)s --logdir /data/log --json
   %(prog)s --memory 600M
 
-The exit code is 1 where there is a problem; warnings are no problems.
+The exit code is 1 if there is a problem; a warning is not a problem.
 
 """
 
@@ -37,7 +37,7 @@ from medqn_tianshou.version import __version__
 
 Status = Literal["ok", "warning", "problem"]
 ENOUGH_MEMORY = 600 * MB
-"""A default Atari run peaks below this, see docs/results/memory."""
+"""A default Atari run stays below this, see docs/results/memory."""
 ENOUGH_SHARED_MEMORY = 256 * MB
 CPU_TORCH = "torch --index-url https://download.pytorch.org/whl/cpu"
 ATARI_EXTRA, MINATAR_EXTRA = map(install_command, ("atari", "minatar"))
@@ -65,7 +65,7 @@ def make_parser(prog: str | None = None) -> Parser:
         "--memory",
         type=argument_type(memory_size),
         metavar="SIZE",
-        help="print how a run of each family would keep to this memory, e.g. 600M, and do no more",
+        help="only print how a run of each family would fit into this memory, e.g. 600M",
     )
     return parser
 

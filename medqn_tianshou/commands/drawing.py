@@ -1,4 +1,4 @@
-"""Video frames: the environment's own picture, and beside it the agent's Q values."""
+"""Video frames: the environment's picture next to the agent's Q values."""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""The edge of the command line: what is left of errors and signals becomes one line."""
+"""Runs commands: unexpected errors and signals become one line."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ _UNEXPECTED = (RuntimeError, MemoryError, OverflowError, RecursionError)
 
 
 def run_main(main: Callable[[Sequence[str]], int], prog: str | None = None) -> int:
-    """Run a command with the process's arguments; report an error that nobody expected.
+    """Run a command with the process's arguments; report an unexpected error in one line.
 
     With ``--traceback`` among the arguments, such an error is raised.
 
@@ -61,7 +61,7 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Say that libraries are being imported, for seconds, and let Ctrl-C end the process at once.
+    """Print that libraries are being imported, and let Ctrl-C end the process at once.
 
     Some libraries continue when an import of theirs is interrupted, and others fail later.
     """

@@ -1,6 +1,6 @@
 """Play episodes with a trained policy and print their scores.
 
-Atari scores are the games' own, over whole games; those of other tasks are sums of rewards.
+Atari scores are unclipped scores of whole games; those of other tasks are sums of rewards.
 
 Examples:
   %(prog)s log/QbertNoFrameskip-v4/medqn-r/0/20260101-120000 --episodes 30
@@ -25,7 +25,10 @@ def make_parser(prog: str | None = None) -> Parser:
     parser = Parser(prog=prog, description=__doc__)
     add_agent_arguments(parser)
     parser.add_argument(
-        "--episodes", type=number(int, at_least=1), default=10, help="how many (default: 10)"
+        "--episodes",
+        type=number(int, at_least=1),
+        default=10,
+        help="number of episodes (default: 10)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
@@ -37,16 +40,19 @@ def add_agent_arguments(parser: Parser) -> None:
         "policy",
         type=Path,
         metavar="RUN_OR_POLICY",
-        help="a run folder, whose policy_best file is taken, else policy_last; or such a file; "
-        "or a folder such as log, or a task, whose newest run is taken",
+        help="a policy file; a run folder (uses its policy_best file, else policy_last); or a "
+        "folder such as log, or a task (uses its newest run)",
     )
     parser.add_argument(
-        "--seed", type=number(int, at_least=0), default=0, help="decides the episodes (default: 0)"
+        "--seed",
+        type=number(int, at_least=0),
+        default=0,
+        help="random seed of the episodes (default: 0)",
     )
     parser.add_argument(
         "--eps",
         type=number(float, at_least=0, at_most=1),
-        help="how often to act at random (default: the run's --eps-test)",
+        help="probability of a random action (default: the run's --eps-test)",
     )
 
 

@@ -92,10 +92,10 @@ def _figures() -> dict[str, Command]:
 
 
 _COMMANDS = {
-    "doctor": Command("check this machine, and say how to fix it", module="doctor"),
+    "doctor": Command("check this machine, and print how to fix problems", module="doctor"),
     "train": Command("train on a task of one of the families", load_commands=_families),
     "sweep": Command(
-        "run tasks x algorithms x settings x seeds, as a file lists them", module="sweep.command"
+        "run tasks x algorithms x settings x seeds from a file", module="sweep.command"
     ),
     "evaluate": Command(
         "play episodes with a trained policy and print their scores", module="evaluate"

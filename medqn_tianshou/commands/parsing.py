@@ -51,11 +51,11 @@ class Parser(argparse.ArgumentParser):
     def add_out(self, default: Path) -> None:
         """Add where results go, and whether they may replace those that are there."""
         self.add_argument("--out", type=Path, default=default, help=f"folder (default: {default})")
-        text = "replace the results that the folder has"
+        text = "replace the results in the folder"
         self.add_argument("--overwrite", action="store_true", help=text)
 
     def check_overwrite(self, args: argparse.Namespace) -> None:
-        """Refuse to replace results, unless the user wants that."""
+        """Refuse to replace results without ``--overwrite``."""
         if (args.out / "README.md").exists() and not args.overwrite:
             remedy = "has results; name another folder, or replace them with --overwrite"
             self.bad("--out", args.out, remedy)
@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def one_line(message: str) -> str:
-    """Write what a terminal would not print, such as line ends in a stranger's names, as codes."""
+    """Escape unprintable characters, such as line ends in names from untrusted files."""
     shown = message if len(message) <= _MOST_SHOWN else f"{message[:_MOST_SHOWN]}..."
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 

@@ -1,4 +1,4 @@
-"""Watch a trained policy, or record it, with its Q values and the score beside the picture.
+"""Watch or record a trained policy, with its Q values and its score.
 
 Examples:
   %(prog)s log/MountainCar-v0/medqn-u/0/20260101-120000
@@ -38,9 +38,9 @@ def make_parser(prog: str | None = None) -> Parser:
     add_agent_arguments(parser)
     count = number(int, at_least=1)
     parser.add_argument("--video", type=Path, help="record to this file, .gif or .mp4")
-    parser.add_argument("--episodes", type=count, default=1, help="how many (default: 1)")
+    parser.add_argument("--episodes", type=count, default=1, help="number of episodes (default: 1)")
     parser.add_argument(
-        "--max-steps", type=count, default=1000, help="stop after so many frames (default: 1000)"
+        "--max-steps", type=count, default=1000, help="maximum number of frames (default: 1000)"
     )
     parser.add_argument("--fps", type=count, help="frames per second (default: real time)")
     return parser
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    cut = ", cut by --max-steps" if count == args.max_steps else ""
+    cut = ", truncated by --max-steps" if count == args.max_steps else ""
     print(f"{agent.file}: score {' '.join(f'{score:g}' for score in scores)}, {count} steps{cut}")
     if args.video is not None:
         print(f"video: {args.video}")

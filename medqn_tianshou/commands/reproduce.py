@@ -199,9 +199,8 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     )
     parser.add_argument("figure", help="one of the names above")
     add_figure_arguments(parser, seeds="the paper's")
-    parser.add_argument(
-        "--only", nargs="+", default=(), metavar="LINE", help="some lines, e.g. MeDQN_U DQN"
-    )
+    text = "only these lines, e.g. MeDQN_U DQN"
+    parser.add_argument("--only", nargs="+", default=(), metavar="LINE", help=text)
     text = "other settings for all runs, flags of `medqn train`, e.g. seaquest-oxygen=flash"
     parser.add_argument("--set", nargs="+", default=(), metavar="FLAG=VALUE", help=text)
     parser.add_argument(
@@ -214,7 +213,7 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder of the results (default: docs/results/FIGURE; with --set, --sweep after it)",
+        help="folder of the results (default: docs/results/FIGURE, extended by --set and --sweep)",
     )
     return parser
 

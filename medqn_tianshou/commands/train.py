@@ -100,7 +100,7 @@ def _merge_with_run(
     logdir = given.get("logdir", RunOptions.logdir)
     folder = newest_run(name, lambda run: _is_resumable(run, family), logdir)
     if folder is None or folder.is_file():
-        remedy = f"holds no unfinished run of {family}; name one that exists, or a task"
+        remedy = f"contains no unfinished run of {family}; name one that exists, or a task"
         raise ConfigError("resume", repr(str(name)), remedy)
     given["resume"] = folder
     try:
@@ -172,7 +172,7 @@ def run_training(training: "Training | ReplayFreeTraining") -> int:
     if summary.status == "interrupted":
         if training.checkpoints is not None and training.checkpoints.paths():
             command = f"{installed_command('medqn')} train {training.settings.family}"
-            print(f"resume it: {command} --resume {training.run_folder.path}")
+            print(f"to resume: {command} --resume {training.run_folder.path}")
         return 128 + (training.stop_signal or signal.SIGINT)
     return 0
 
@@ -190,7 +190,7 @@ def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None
         if training.stop_signal is not None:
             raise KeyboardInterrupt
         training.stop_signal = number
-        text = "stopping after this training step, with a checkpoint; once more stops at once"
+        text = "stopping after this training step, with a checkpoint; a second signal stops at once"
         below = "\n" if sys.stderr.isatty() else ""  # the progress line
         print(f"{below}{text}", file=sys.stderr)
 

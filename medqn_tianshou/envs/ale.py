@@ -1,4 +1,4 @@
-"""Atari games on ale-py and OpenCV, with the same frames as EnvPool's, bit by bit.
+"""Atari games on ale-py and OpenCV, with exactly the frames of EnvPool.
 
 :func:`medqn_tianshou.envs.atari.make_atari_envs` builds them.
 """

@@ -1,4 +1,4 @@
-"""Atari games for Tianshou's collectors, on EnvPool (fast) or on ale-py, with the same play.
+"""Atari games for Tianshou's collectors, on EnvPool or on ale-py, with the same observations.
 
 Observations are stacks of 84x84 grayscale frames, newest last. A step repeats its action for four
 frames, without sticky actions, and shows the maximum of the last two. The first stack of an
@@ -79,7 +79,7 @@ def make_atari_envs(
     ``noop_max`` frames without the agent, the last of them FIRE in a game that has this action.
 
     :param task: one of :func:`atari_tasks`.
-    :param seed: it and the actions determine the play of each environment.
+    :param seed: with the actions, it determines the play of each environment.
     :param training: end the episode with each life (``terminated``) and clip the rewards to their
         sign. Otherwise episodes are whole games with unclipped rewards.
     :param backend: ``"envpool"``, or ``"ale"``: ale-py, with a process per environment if there are
@@ -141,7 +141,7 @@ class EnvPoolVectorEnv(BaseVectorEnv):
     """
 
     resume_hint = "; --env-backend ale is exact"
-    """What a run says of its resume, as an EnvPool cannot be restored."""
+    """The note on resuming in a run's output, because EnvPool cannot be restored."""
 
     # super().__init__ is not called: it would start workers.
     def __init__(self, *, pool: Any, frames_stack: int, seed: int) -> None:

@@ -60,7 +60,7 @@ def set_envs_state(envs: BaseVectorEnv, state: dict[str, Any]) -> None:
 
 
 def describe_resume(envs: BaseVectorEnv) -> str:
-    """Say how exactly a run in some environments can be resumed."""
+    """Describe whether a run in some environments can be resumed exactly."""
     if isinstance(envs, SingleVectorEnv):
         exact = _can_be_saved(envs.env)
     else:

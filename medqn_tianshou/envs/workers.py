@@ -12,7 +12,7 @@ from tianshou.env import SubprocVectorEnv
 STOP_SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-"""What asks a run to end: Ctrl-C, a scheduler, a closed terminal."""
+"""Signals that stop a run: Ctrl-C, a scheduler, a closed terminal."""
 
 
 class DeadWorkerError(RuntimeError):
@@ -59,7 +59,7 @@ class WorkerVectorEnv(SubprocVectorEnv):
 
 
 def _make_undisturbed(env_fn: Callable[[], Any]) -> Any:
-    """Build an environment in its worker, which ignores the signals that its whole group gets.
+    """Build an environment in a worker that ignores the signals sent to its process group.
 
     The run writes its checkpoint first, and then ends its workers.
     """

@@ -43,13 +43,13 @@ class AtariFamily(Family[AtariSettings]):
         return self._envs(settings, num_envs=settings.training_num, seed=seed, training=True)
 
     def make_test_envs(self, settings: AtariSettings, seed: int) -> BaseVectorEnv:
-        """Build whole games with their own scores."""
+        """Build whole games with unclipped scores."""
         return self._envs(settings, num_envs=settings.test_env_num, seed=seed, training=False)
 
     def make_env(
         self, settings: AtariSettings, *, seed: int = 0, render_mode: str | None = None
     ) -> gym.Env[Any, Any]:
-        """Build one whole game with its own score."""
+        """Build one whole game with its unclipped score."""
         env: gym.Env[Any, Any]
         (env,) = self._one_env(settings, seed, render_mode).get_env_attr("unwrapped")
         return env

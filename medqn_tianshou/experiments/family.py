@@ -36,7 +36,7 @@ E = TypeVar("E", bound=EnvClockSettings)
 
 
 class Family(ABC, Generic[S]):
-    """What the experiments of a family have in common, and what they do differently from others."""
+    """A family of experiments: its settings, environments, network and training."""
 
     settings_class: type[S]
     network_class: Callable[..., QNetwork]
@@ -88,7 +88,7 @@ class Family(ABC, Generic[S]):
     def make_env(
         self, settings: S, *, seed: int = 0, render_mode: str | None = None
     ) -> gym.Env[Any, Any]:
-        """Build one environment that plays whole episodes for their own scores.
+        """Build one environment with whole episodes and unclipped scores.
 
         :param seed: where the environment's play follows from a seed given now.
         :param render_mode: ``"rgb_array"`` or None.

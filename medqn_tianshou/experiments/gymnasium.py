@@ -53,7 +53,7 @@ class GymFamily(EnvClockFamily[GymSettings]):
         shape: tuple[int, ...] = env.observation_space.shape
         if settings.algo in REPLAY_FREE:
             if len(shape) == 3 and min(shape[1:]) >= SMALLEST_FRAME:
-                remedy = "is for vectors and small grids; take another algorithm"
+                remedy = "is for vectors and small grids; use another algorithm"
                 raise ConfigError("algo", settings.algo, remedy)
             return self._replay_free_network(settings, env)
         options: dict[str, Any] = {

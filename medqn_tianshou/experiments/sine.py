@@ -48,8 +48,8 @@ def true_function(x_B1: Inputs) -> torch.Tensor:
 def train(*, seed: int, consolidate: bool, updates: int) -> list[MLPQNetwork]:
     """Learn the first half of the sine, then the second.
 
-    A seed has the same first weights and the same samples with and without consolidation: up to
-    the end of stage 1 the two are one.
+    With and without consolidation, a seed has the same initial weights and samples, so both are
+    identical up to the end of stage 1.
 
     :param consolidate: add the consolidation loss in stage 2.
     :param updates: mini-batch updates in each stage.

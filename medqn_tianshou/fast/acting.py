@@ -12,14 +12,14 @@ from medqn_tianshou.fast.known import KnownNetwork
 from medqn_tianshou.fast.passes import action_values
 
 _EPS_IS_ZERO = 1e-8
-"""Below it Tianshou does not explore, nor sample random numbers for it."""
+"""At smaller exploration rates, Tianshou does not sample random numbers for exploration."""
 
 
 class Actor:
     """Chooses actions with the random numbers that Tianshou's DQN samples, in its order.
 
-    It holds for as long as network and policy stay what they are. A known network is not evaluated
-    where all actions are random.
+    It is valid as long as network and policy do not change. A known network is not evaluated
+    if all actions are random.
 
     :param known: what is known of the network.
     :param eps: the exploration rate.
@@ -46,7 +46,7 @@ class Actor:
         """Choose for a batch of observations, without action masks."""
         flat = self._flat
         if len(obs) == 1 and flat is not None and flat.takes(obs):
-            # The same for one state, in fewer calls: it comes with every step.
+            # The same for one state, in fewer calls, because it runs at every step.
             if self._explores:
                 is_random = np.random.random() < self._eps
                 sampled = np.random.rand(self._action_count)
@@ -57,7 +57,7 @@ class Actor:
         if self._explores:
             is_random_B = np.random.rand(len(obs)) < self._eps
             sampled_B = _best(np.random.rand(len(obs), self._action_count))
-            fits = flat is None or flat.takes(obs)  # the network refuses what does not
+            fits = flat is None or flat.takes(obs)  # the network raises the error
             if actions is None and fits and is_random_B.all():
                 return sampled_B
         if actions is None:

@@ -16,21 +16,21 @@ from medqn_tianshou.replay.ring import RingReplayBuffer
 
 
 class MiniBatch(NamedTuple):
-    """What an update works on."""
+    """The mini-batch of an update."""
 
     obs: NDArray[Any]
     act: NDArray[np.int64]
     reward: NDArray[np.float64]
     """Discounted sums of n steps."""
     factor: NDArray[np.float64]
-    """By which the value of each successor counts."""
+    """The factor of each successor's value."""
     obs_next: NDArray[Any]
     states: NDArray[Any] | None
     """Consolidation states of all epochs, one after another; None without consolidation."""
 
 
 class StoredBatch(NamedTuple):
-    """Transitions of one step that the compiled code reads where a ring stores them."""
+    """1-step transitions that the compiled code reads directly from a ring buffer."""
 
     obs: NDArray[Any]
     act: NDArray[np.int64]
@@ -44,7 +44,7 @@ class StoredBatch(NamedTuple):
 
 
 class StoredBatches:
-    """Draws mini-batches from a ring; a copy or pickle starts empty."""
+    """Samples mini-batches from a ring buffer; a copy or pickle starts empty."""
 
     def __init__(self) -> None:
         self._network: FlatNetwork | None = None
@@ -62,7 +62,7 @@ class StoredBatches:
         sample_size: int | None,
         policy: Agent,
     ) -> StoredBatch | None:
-        """Draw what the buffer and the policy's sampler would; None where they must do it.
+        """Sample as the buffer and the policy's sampler would; None if they must do it themselves.
 
         The next call overwrites uniform states.
         """

@@ -1,7 +1,7 @@
-"""Products of matrices inside compiled code: by the BLAS that torch ships, or by loops without it.
+"""Matrix products inside compiled code, by the BLAS that torch ships or else by loops.
 
-torch's CPU library exports ``sgemm``. Compiled code calls it by its address, so that a product of
-64 x 1024 by 1024 x 128 runs at the speed of ``torch.mm``, and no Python is called around it.
+torch's CPU library exports ``sgemm``. Compiled code calls it by its address, so that products run
+at the speed of ``torch.mm`` without calls of Python.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
@@ -34,7 +34,7 @@ def _find_sgemm() -> int | None:
 _address = _find_sgemm()
 if _address is not None:
     llvm.add_symbol(_SYMBOL, _address)
-# By name: code in numba's cache holds for the next process, where the address differs.
+# By name: numba caches the code for later processes, in which the address differs.
 _sgemm: Any = types.ExternalFunction(_SYMBOL, types.void(*[types.intp] * 13))
 
 

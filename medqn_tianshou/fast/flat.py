@@ -21,9 +21,9 @@ from medqn_tianshou.fast.blas import product_scratch
 Floats = NDArray[np.float32]
 
 _MOST_WEIGHTS = 1_000_000
-"""Above it, torch's own overhead is small beside the work."""
+"""In larger networks, torch's overhead is small compared with the arithmetic."""
 _ALIGNMENT = 64
-"""Bytes. BLAS is only sure to round alike in every process where its arrays are aligned."""
+"""Bytes. With aligned arrays, BLAS rounds the same way in every process."""
 _STEP = _ALIGNMENT // np.dtype(np.float32).itemsize
 
 
@@ -58,7 +58,7 @@ class FlatNetwork:
 
     @classmethod
     def of(cls, network: QNetwork) -> Self | None:
-        """Lay out a network of plain layers; return None where that is impossible or of no use."""
+        """Lay out a network of plain layers; return None if that is impossible or useless."""
         parameters = list(network.parameters())
         if sum(map(torch.numel, parameters)) > _MOST_WEIGHTS:
             return None
@@ -85,7 +85,7 @@ class FlatNetwork:
             or any(one.out_features != other.in_features for one, other in pairwise(dense))
         ):
             return None
-        # A layer that occurs twice, or one that the passes know nothing of, would be missed.
+        # This excludes layers that occur twice, and layers that the passes do not support.
         is_whole = list(map(id, _parameters(convolution, dense))) == list(map(id, parameters))
         return cls(convolution, dense) if is_whole else None
 
@@ -98,7 +98,7 @@ class FlatNetwork:
         ]
 
     def takes(self, obs: Any) -> bool:
-        """Whether these observations fit the network; bytes do not, they may have to be scaled."""
+        """Whether these observations fit the network; bytes do not, as they may need scaling."""
         if isinstance(obs, np.ndarray) and (obs.shape, obs.dtype) == self._taken:
             return True
         is_taken = self._fits(obs)

@@ -1,4 +1,4 @@
-"""Loops for numba to compile: the passes of small networks, and the conversion of images.
+"""Loops that numba compiles: the passes of small networks, and the conversion of images.
 
 A network here is linear layers with ReLU between them, maybe after MinAtar's convolution of 3 x 3
 cells to 16 channels. Its parameters lie in one flat array, and so do their gradients.
@@ -21,17 +21,17 @@ CHANNELS, KERNEL = 16, 3
 """Of MinAtar's convolution."""
 EDGE = KERNEL - 1
 _BLOCK = 256
-# Not "fast": what is not a number must stay so.
+# Not "fast": NaN must remain NaN.
 kernel = compiled(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 exact = compiled(error_model="numpy")
-"""For what is to be rounded as numpy rounds it."""
+"""For results that must be rounded as numpy rounds them."""
 _ZERO = np.float32(0)
 
 
 class Work(NamedTuple):
     """Memory for the passes over some states of a network.
 
-    Every array has a row for each feature and a column for each state: BLAS is quickest so.
+    Every array has a row for each feature and a column for each state, the fastest layout for BLAS.
     """
 
     values: Any
@@ -43,7 +43,7 @@ class Work(NamedTuple):
     cells: Any
     """The observations of a grid."""
     patches: Any
-    """What the convolution sees: a row for each of its inputs, a column for place and state."""
+    """The inputs of the convolution: a row for each, a column for each place and state."""
     products: Any
 
 
@@ -116,7 +116,7 @@ def forward(params, layout, work, count):  # pragma: no cover
 
 @kernel
 def _apply_to_one(weight, given, result):  # pragma: no cover
-    """Multiply a state with a layer's weights: four inputs at a time of those that are not 0."""
+    """Multiply a state with a layer's weights, four non-zero inputs at a time."""
     outputs = len(result)
     result[:] = _ZERO
     active = np.empty(len(given) + 3, np.int64)

@@ -1,8 +1,8 @@
-"""Which networks the fast paths may treat as they please, and a cheap check that it still holds.
+"""Decides which networks the fast paths support, and checks cheaply that this is still true.
 
-The fast paths evaluate several batches in one pass, skip passes whose result nobody uses, and run
-small networks through compiled code. The results are the same only for networks whose behaviour is
-known in full: exactly our own classes and plain layers, with no hook and no replaced method.
+The fast paths evaluate several batches in one pass, skip passes whose results are unused, and run
+small networks in compiled code. The results are the same only for networks whose behaviour is
+completely known: our own classes and plain layers, without hooks or replaced methods.
 """
 
 from collections.abc import Sequence
@@ -48,9 +48,9 @@ _MOST_NETWORKS = 8
 
 
 class KnownMethods:
-    """Methods of a policy that a fast path stands for.
+    """Methods of a policy that a fast path replaces.
 
-    :param methods: by name, as the class has them for which the fast path was written.
+    :param methods: by name, the methods of the class for which the fast path was written.
     """
 
     def __init__(self, **methods: Any) -> None:
@@ -73,14 +73,14 @@ def samples_as(sampler: Any, kind: type[Sampler]) -> TypeGuard[Sampler]:
 
 
 class KnownNetwork:
-    """A network of plain layers, each of which does what its class does.
+    """A network of plain layers with unmodified behaviour.
 
     :param network: a network for which :meth:`of` found this to be true.
     :param flatten: whether to lay out a small network for compiled code.
     """
 
     def __init__(self, network: QNetwork, *, flatten: bool) -> None:
-        # A reference to the network would keep it alive: hold on to its attributes instead.
+        # A reference to the network would keep it alive: keep its attributes instead.
         modules = list(network.modules())
         self._attributes = [vars(module) for module in modules]
         self._hooks = [attributes[name] for attributes in self._attributes for name in _HOOKS]
@@ -97,7 +97,7 @@ class KnownNetwork:
 
     @classmethod
     def of(cls, network: nn.Module, *, flatten: bool) -> Self | None:
-        """Inspect a network; return None where it is not known in full."""
+        """Inspect a network; return None if it is not completely known."""
         if type(network) not in _NETWORKS:
             return None
         _, *layers = modules = list(network.modules())
@@ -123,7 +123,7 @@ class KnownNetwork:
 
     @property
     def is_trained_plainly(self) -> bool:
-        """Whether every parameter takes its gradient, and no hook sees or changes it."""
+        """Whether every parameter has a gradient, without hooks."""
         for parameter in self.parameters:
             if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
                 return False
@@ -144,7 +144,7 @@ class KnownNetwork:
 
 
 class KnownNetworks:
-    """Remembers the result of inspecting networks; a copy or pickle starts empty.
+    """Caches the inspection of networks; a copy or pickle starts empty.
 
     :param flatten: whether to lay out small networks for compiled code.
     """
@@ -157,7 +157,7 @@ class KnownNetworks:
         return partial(type(self), flatten=self._flatten), ()
 
     def of(self, network: nn.Module) -> KnownNetwork | None:
-        """Return what is known of a network; None where the plain code must be used.
+        """Return the known network; None if the plain code must run.
 
         A network found to be unknown stays so.
         """

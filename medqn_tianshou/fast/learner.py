@@ -27,9 +27,9 @@ _GLOBAL_HOOKS = (
 
 
 class FlatOptimizer:
-    """The state of torch's Adam or RMSprop in flat memory, of which the optimizer has views.
+    """The state of torch's Adam or RMSprop in flat memory; the optimizer's tensors are views of it.
 
-    :param optim: an optimizer for which :meth:`of` found that the compiled steps are its own.
+    :param optim: an optimizer whose steps :meth:`of` found to be the compiled ones.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FlatOptimizer:
 
     @classmethod
     def of(cls, optim: torch.optim.Optimizer, network: FlatNetwork) -> Self | None:
-        """Lay out the state of an optimizer; None where its steps are not the compiled ones."""
+        """Lay out the state of an optimizer; None if its steps are not the compiled ones."""
         group = optim.param_groups[0]
         if type(optim) is torch.optim.Adam:
             kind, names = updates.ADAM, ["exp_avg", "exp_avg_sq"]
@@ -68,7 +68,7 @@ class FlatOptimizer:
         else:
             return None
         states = [optim.state.get(parameter, {}) for parameter in network.parameters]
-        # All states are as torch makes them, or none has begun.
+        # Either every parameter has torch's state, or none has any yet.
         if any(state.keys() not in (set(), {"step", *names}) for state in states):
             return None
         if len({float(state.get("step", 0)) for state in states}) > 1:
@@ -101,7 +101,7 @@ class FlatOptimizer:
         return lr, first, second, eps
 
     def advance(self, steps: int) -> None:
-        """Count steps, and show their gradients as torch would."""
+        """Count steps, and set the gradients as torch would."""
         self._steps += steps
         if self._parameters[0].grad is not self._gradient_views[0]:
             for parameter, gradient in zip(self._parameters, self._gradient_views, strict=True):
@@ -111,7 +111,7 @@ class FlatOptimizer:
 
 
 class SmallLearner:
-    """Keeps what whole updates need from one to the next; a copy or pickle starts empty."""
+    """The state of compiled updates between calls; a copy or pickle starts empty."""
 
     def __init__(self) -> None:
         self._optimizer: FlatOptimizer | None = None
@@ -125,7 +125,7 @@ class SmallLearner:
         return type(self), ()
 
     def suits(self, online: KnownNetwork, target: KnownNetwork, optim: Any) -> bool:
-        """Whether the updates of these networks by an optimizer are those of compiled code."""
+        """Whether compiled code can update these networks as the optimizer would."""
         if online.flat is None or target.flat is None:
             return False
         if not (online.is_trained_plainly and online.is_optimized_by(optim)):

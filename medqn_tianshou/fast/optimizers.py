@@ -1,4 +1,4 @@
-"""The gradient steps of torch, at less cost for small networks on the CPU."""
+"""torch's gradient steps, with less overhead for small networks on the CPU."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ class FusedRMSprop(torch.optim.RMSprop):
 
 
 def _suits(group: dict[str, Any]) -> bool:
-    """Whether the kernel can take the steps of a group, as far as its options and tensors go."""
+    """Whether the kernel supports the options and tensors of a group."""
     tensors = [tensor for p in group["params"] for tensor in (p, p.grad)]
     is_plain = all(tensor is not None and _is_plain(tensor) for tensor in tensors)
     return is_plain and not any(map(group.get, _UNUSED)) and isinstance(group["lr"], float)

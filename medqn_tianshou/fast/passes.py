@@ -22,9 +22,9 @@ def action_values(network: Any, obs: Any, *, compiled: bool) -> torch.Tensor:
 
 
 def scaled_images(network: QNetwork, obs: NDArray[np.uint8]) -> NDArray[np.uint8] | torch.Tensor:
-    """Convert stacks of four frames to what the network makes of them, in one pass.
+    """Convert stacks of four frames to scaled floats with the channels last, in one pass.
 
-    torch needs three passes over the images. What does not suit is returned as it is.
+    torch needs three passes over the images. Other observations are returned unchanged.
     """
     if not (network.channels_last and obs.ndim == 4 and obs.shape[1] == 4):
         return obs

@@ -1,4 +1,4 @@
-"""MeDQN with the same results, sooner."""
+"""MeDQN with the same results, but faster."""
 
 import inspect
 import time
@@ -33,12 +33,12 @@ class FastMeDQNPolicy(MeDQN):
     pass; no pass is made whose result is not used; small networks on the CPU act and learn through
     compiled code.
 
-    All of this needs to know the network and the policy in full. Where a subclass overrides a
-    method that would be skipped, or the network is not one of ours with plain layers and without
-    hooks, the code of its base class runs instead: ``MeDQNPolicy``, with Tianshou 2 ``MeDQN``.
+    This requires a known network and policy. If a subclass overrides a method that would be
+    skipped, or if the network is not one of ours with plain layers and without hooks, the code of
+    the base class runs instead: ``MeDQNPolicy``, or ``MeDQN`` with Tianshou 2.
 
-    :param compiled: use code compiled by numba, where it applies. The results are those of torch
-        up to rounding. With False, they differ from the base class's only by the rounding of
+    :param compiled: use code compiled by numba where possible. The results equal torch's up to
+        rounding. With False, they differ from those of the base class only by the rounding of
         forward passes over joined batches, and without consolidation not at all.
     :param options: the arguments of the base class.
     """
@@ -54,7 +54,7 @@ class FastMeDQNPolicy(MeDQN):
         self._samples: deque[Sample] = deque()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set numbers that are there already without the search of ``nn.Module``."""
+        """Set existing numbers without the slow lookup of ``nn.Module``."""
         own = self.__dict__
         if type(value) in (float, int, bool) and name in own:
             own[name] = value
@@ -66,7 +66,7 @@ class FastMeDQNPolicy(MeDQN):
         """Skip Tianshou's compilation of functions that may never be called: it takes seconds."""
 
     def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
-        """Return what is known of both networks; None where they must be evaluated plainly."""
+        """Return both known networks; None if the plain code must evaluate them."""
         online, target = self._networks.of(self.model), self._networks.of(self.target_model)
         return None if online is None or target is None else (online, target)
 
@@ -88,9 +88,9 @@ class FastMeDQNPolicy(MeDQN):
         model: torch.nn.Module | None = None,
         eps: float | None = None,
     ) -> Actor | None:
-        """Return what chooses as Tianshou's forward pass and exploration do.
+        """Return an actor that chooses as Tianshou's forward pass and exploration do.
 
-        It holds until the policy changes. None where a subclass or a hook acts differently.
+        It is valid until the policy changes. None if a subclass or a hook acts differently.
 
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
@@ -150,7 +150,7 @@ class FastMeDQNPolicy(MeDQN):
             self._samples.clear()  # which belong to the buffer
 
     def _mini_batch(self, sample_size: int | None, fetch: SingleFetch) -> MiniBatch | None:
-        """Fetch a mini-batch for :meth:`_update_at_once`; None where observations do not fit."""
+        """Fetch a mini-batch for :meth:`_update_at_once`; None if observations do not fit."""
         indices, obs, obs_next = fetch.fetch(sample_size)
         states = join(fetch.states) if fetch.states else self._sample_states(len(indices))
         act: Any = fetch.steps.act_I
@@ -222,7 +222,7 @@ class FastMeDQNPolicy(MeDQN):
 
     @torch.no_grad()
     def _value(self, obs_next: Any) -> torch.Tensor:
-        """Value the successors and the sampled states in one pass of the target network.
+        """Evaluate the successors and the sampled states in one pass of the target network.
 
         Tianshou's ``_target_q`` evaluates the online network as well, which only double DQN needs.
         """

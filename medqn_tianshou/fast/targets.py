@@ -1,4 +1,4 @@
-"""TD targets and the observations they need, read from the buffer once and without waste."""
+"""TD targets, and the observations they need, each read from the buffer once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _PLAIN_BUFFERS = (
     VectorReplayBuffer,
 )  # fmt: skip
 _READING = {"sample", "get", "next", "unfinished_index"}
-"""Methods that a fetch stands for; a buffer may have replaced them by attributes of its own."""
+"""Methods that a fetch replaces, unless a buffer overrides them with attributes."""
 _NO_INFO = Batch()
 
 
@@ -117,7 +117,7 @@ class SingleFetch:
 
 @dataclass
 class Sample:
-    """Consolidation states of one epoch, and their target values once they were computed."""
+    """Consolidation states of one epoch, and their target values once computed."""
 
     states: NDArray[Any]
     target_q_SA: torch.Tensor | None = None
@@ -132,11 +132,11 @@ class Steps(NamedTuple):
     terminated_NI: NDArray[np.bool_]
     truncated_NI: NDArray[np.bool_]
     end_NI: NDArray[np.bool_]
-    """Where nothing follows: the episode is done, or its next transition is not stored yet."""
+    """Whether no transition follows: the episode is done, or the next one is not stored yet."""
 
     @classmethod
     def read(cls, buffer: ReplayBuffer, indices: Index, n_step: int) -> Self:
-        """Read what targets need except observations, at the given indices only."""
+        """Read all that targets need except observations, only at the given indices."""
         steps = [indices]
         for _ in range(n_step - 1):
             steps.append(buffer.next(steps[-1]))
@@ -181,7 +181,7 @@ def join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def successors(buffer: ReplayBuffer, indices: Index) -> Any:
-    """Read the successors of some transitions, and nothing else."""
+    """Read only the successors of some transitions."""
     if isinstance(buffer, CompactVectorReplayBuffer) or buffer._save_obs_next:
         return buffer.get(indices, "obs_next")
     return buffer.get(buffer.next(indices), "obs")

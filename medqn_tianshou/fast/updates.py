@@ -1,4 +1,4 @@
-"""Whole updates of small networks, for numba to compile: all epochs, clipping and the optimizer.
+"""Whole updates of small networks, compiled by numba: all epochs, clipping and the optimizer.
 
 The parameters of a network, their gradients and the optimizer's state are flat arrays, described by
 the ``layout`` of :mod:`medqn_tianshou.fast.kernels`.
@@ -71,16 +71,16 @@ def clip(grads, max_norm):  # pragma: no cover
     for i in range(len(grads)):
         total += grads[i] * grads[i]
     scale = np.float32(max_norm / (np.sqrt(total) + 1e-6))
-    if not scale >= 1:  # what is not a number spreads, as in torch
+    if not scale >= 1:  # NaN propagates, as in torch
         for i in range(len(grads)):
             grads[i] *= scale
 
 
 @kernel
 def _normal(value):  # pragma: no cover
-    """Return 0 for a number close to it: the averages of a unit that is always 0 end there.
+    """Return 0 for a subnormal number, to which the moments of an inactive unit decay.
 
-    Below it, each operation takes ten times as long, and an update half as long again.
+    Operations on subnormal numbers are many times slower.
     """
     return _ZERO if abs(value) < _NORMAL else value
 
@@ -123,7 +123,7 @@ def update(  # pragma: no cover
 ):  # fmt: skip
     """Take all gradient steps of a mini-batch; write sums of losses and drifts, and the TD errors.
 
-    Return False, before anything has changed, for an action that the network does not have.
+    Return False, without any change, for an action that the network does not have.
     """
     count, actions = len(obs), layout[-1, 1]
     for action in act:
@@ -176,7 +176,7 @@ def update(  # pragma: no cover
 def update_stored(  # pragma: no cover
     obs, act, rewards, terminated, obs_next, index, gamma, *others
 ):
-    """Take the steps of :func:`update` on transitions of one step, where the buffer stores them."""
+    """Take the steps of :func:`update` on 1-step transitions, read directly from the buffer."""
     factors = np.empty(len(index))
     for i in range(len(index)):
         factors[i] = 0.0 if terminated[index[i]] else gamma
@@ -187,7 +187,7 @@ def update_stored(  # pragma: no cover
 def between(shares, low, high, states):  # pragma: no cover
     """Write the states at some shares of the way between bounds, as ``StateBounds.sample`` does.
 
-    Return False where a low bound is above the high one.
+    Return False if a lower bound is above its upper bound.
     """
     for i in range(len(low)):
         if low[i] > high[i]:

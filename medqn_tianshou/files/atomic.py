@@ -1,4 +1,4 @@
-"""Atomic writes: after a crash or a full disk, a file is either the old one or the new one."""
+"""Atomic writes: after a crash or on a full disk, a file is either the old or the new one."""
 
 import json
 import os
@@ -30,11 +30,11 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     with atomic_write(path) as file:
         file.write(text.encode())
 
 
 def write_json_atomically(path: Path, content: Any, *, indent: int = 2) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     write_text_atomically(path, json.dumps(content, indent=indent) + "\n")

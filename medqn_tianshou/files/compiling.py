@@ -1,4 +1,4 @@
-"""Code compiled by numba, kept on disk for the next process where that is possible."""
+"""Code compiled by numba, cached on disk if possible."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,8 +12,8 @@ from numba import njit
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function when it is first called, with numba's options.
 
-    numba keeps the code beside the source, or in the user's cache folder. Where neither can be
-    written, as in a read-only container, it compiles anew in each process.
+    numba caches the code next to the source, or in the user's cache folder. If neither is
+    writable, as in a read-only container, it compiles in each process.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -21,7 +21,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             kept = njit(cache=True, **options)(function)
         except RuntimeError:  # no folder to keep it in
             return njit(**options)(function)
-        # numba would keep code that calls functions of other files when those files change.
+        # numba does not notice changes in other files whose functions the code calls.
         file = kept._cache._cache_file
         sources = _digest(Path(function.__code__.co_filename).parent)
         file._source_stamp = (file._source_stamp, sources)

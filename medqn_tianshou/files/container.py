@@ -32,7 +32,7 @@ _ARRAY = "__array__"
 check_shape = list_of(whole(), at_most=32)
 
 UNSOUND = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What Python, numpy and torch raise for content that is not what it should be."""
+"""The errors that Python, numpy and torch raise for invalid content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Format:
     def require(self, holds: bool, what: str) -> None:
         """Raise the format's error unless something holds."""
         if not holds:
-            raise self.error(f"not a sound {self.noun} (wrong {what})")
+            raise self.error(f"not a valid {self.noun} (wrong {what})")
 
     def array_type(self, dtype: Any, shape: Any) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Check dtype and shape of an array; return them and the bytes they take."""
@@ -85,16 +85,16 @@ class Format:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Turn what unsound content raises into the format's error.
+        """Turn errors from invalid content into the format's error.
 
-        The digest shows that a file is as it was written, not that this package wrote it.
+        A digest shows that a file is unchanged, not that this package wrote it.
         """
         try:
             yield
         except self.error:
             raise
         except (*UNSOUND, MemoryError) as error:
-            raise self.error(f"not a sound {self.noun} ({error})") from None
+            raise self.error(f"not a valid {self.noun} ({error})") from None
 
 
 def write_container(
@@ -127,7 +127,7 @@ def _raw(piece: bytes | NDArray[Any]) -> bytes | memoryview:
 
 
 class Container:
-    """Reads a container, whose digest is verified first; nothing is allocated for a forged length.
+    """Reads a container after verifying its digest; a forged length allocates no memory.
 
     :param file: open for reading, seekable, at the start of the container.
     :raises ValueError: the format's error, if the file is damaged, or is of another format.

@@ -1,4 +1,4 @@
-"""The commands that a user has to type, also without an activated environment or a release."""
+"""Commands to print for the user, also for environments that are not activated."""
 
 import os
 import shutil

@@ -39,4 +39,4 @@ def check_generator_state(state: State) -> None:
         and state.get("has_gauss", 0) in (0, 1)
     )
     if not sound:
-        raise ValueError("not a sound state of a random generator")
+        raise ValueError("not a valid state of a random generator")

@@ -1,4 +1,4 @@
-"""A lock that one process can hold, and that is free again when the process ends."""
+"""A lock for one process, which is released when the process ends."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ class InUseError(RuntimeError):
 
 
 class ProcessLock:
-    """Locks a path between processes; the file at the path holds the id of the owner.
+    """Locks a path between processes; the file at the path contains the id of the owner.
 
     The lock itself is on a hidden file beside it, because older versions of filelock truncate a
     file that they fail to lock, and Windows lets no other process read a locked file.

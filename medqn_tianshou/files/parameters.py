@@ -1,4 +1,4 @@
-"""Files of parameters: safetensors, and torch's own, which earlier versions wrote."""
+"""Parameter files: safetensors, and torch's format, which earlier versions wrote."""
 
 from pathlib import Path
 
@@ -15,9 +15,9 @@ def parameter_bytes(parameters: dict[str, torch.Tensor]) -> bytes:
 
 
 def read_parameters(path: Path) -> dict[str, torch.Tensor]:
-    """Read parameters to the CPU; the name of a safetensors file tells what it is.
+    """Read parameters to the CPU; the suffix of the file determines its format.
 
-    Both kinds of file contain data alone: reading them runs no code.
+    Both formats contain only data: reading them runs no code.
     """
     if path.suffix == ".safetensors":
         return safetensors.load(path.read_bytes())

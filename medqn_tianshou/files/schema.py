@@ -1,4 +1,4 @@
-"""Schemas of what files contain: types, ranges and sizes, checked before any of it is used.
+"""Schemas of file contents: types, ranges and sizes, checked before use.
 
 A schema is built from the functions below, in the shape of the content. Each returns a check: a
 function that raises :class:`MisfitError` for a value that does not fit.

@@ -1,4 +1,4 @@
-"""MeDQN as a policy of Tianshou 1.2, and the names that the package uses of this version."""
+"""MeDQN as a policy of Tianshou 1.2, and the names of this version that the package uses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +30,8 @@ Logger = TensorboardLogger
 class MeDQNTrainingStats(LossTerms, DQNTrainingStats):
     """The terms of the loss, averaged over the epochs of one update.
 
-    ``loss`` is ``td_loss + consolidation_coef * consolidation_loss``. The latter is None where the
-    coefficient is 0: the term is not computed then.
+    ``loss`` is ``td_loss + consolidation_coef * consolidation_loss``. The latter is None if the
+    coefficient is 0, because the term is then not computed.
     """
 
 
@@ -42,11 +42,13 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats], Consolidation[MeDQNTrainingStat
 
         loss = TD loss + consolidation_coef * distance(Q(s, .), Q_target(s, .))
 
-    With coefficient 0 and one epoch it is :class:`~tianshou.policy.DQNPolicy`, parameter for
-    parameter. It accepts all arguments of that class; those below are added or differ.
+    With coefficient 0 and one epoch, it learns exactly the parameters of
+    :class:`~tianshou.policy.DQNPolicy`. It accepts all arguments of that class; those below are
+    added or differ.
 
-    A uniform sampler must see every state: pass :meth:`observe_step` to the training collector as
-    ``on_step_hook``. A schedule must know the time: call :meth:`set_env_step` in ``train_fn``.
+    A uniform sampler needs every state: pass :meth:`observe_step` to the training collector as
+    ``on_step_hook``. A schedule needs the environment step: call :meth:`set_env_step` in
+    ``train_fn``.
 
     :param target_update_freq: gradient steps between copies of the network to its target network.
         It must be at least 1: consolidation needs a target network.
@@ -133,7 +135,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats], Consolidation[MeDQNTrainingStat
 
     @property
     def acting(self) -> DQNPolicy[Any]:
-        """What chooses actions: the policy itself."""
+        """The object that chooses actions: the policy itself."""
         return self
 
     @property
@@ -153,7 +155,7 @@ class MeDQNPolicy(DQNPolicy[MeDQNTrainingStats], Consolidation[MeDQNTrainingStat
 
     @property
     def huber_delta(self) -> float | None:  # type: ignore[override]
-        """Where the TD loss turns linear; None: it does not."""
+        """The TD error above which the TD loss is linear; None: always quadratic."""
         return 1.0 if self.clip_loss_grad else None
 
     def parameters_by_name(self) -> dict[str, torch.Tensor]:
@@ -178,7 +180,7 @@ def make_agent(
     huber: bool,
     **options: Any,
 ) -> Agent:
-    """Build an agent of a class, with its optimizer: a class and its arguments.
+    """Build an agent with its optimizer, which is given as a class and its arguments.
 
     :param options: arguments that have the same name in all versions.
     """
@@ -202,12 +204,12 @@ EVALUATING: dict[str, Any] = {
     "forward": DQNPolicy.forward,
     "compute_q_value": DQNPolicy.compute_q_value,
 }
-"""The methods of what acts that a pass of a network alone stands for."""
+"""Methods of the acting object that a plain pass of a network replaces."""
 ACTING: dict[str, Any] = {
     **EVALUATING,
     "exploration_noise": DQNPolicy.exploration_noise,
     "map_action": DQNPolicy.map_action,
 }
-"""The methods of what acts that choosing actions otherwise stands for."""
+"""Methods of the acting object that a fast choice of actions replaces."""
 UPDATING = ("_target_q", "compute_nstep_return", "process_fn", "learn", "post_process_fn")
-"""The methods of an agent that an update otherwise stands for."""
+"""Methods of an agent that a fast update replaces."""

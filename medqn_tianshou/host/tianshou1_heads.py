@@ -17,12 +17,12 @@ from medqn_tianshou.host.tianshou1 import MeDQNPolicy, MeDQNTrainingStats
 class ConsolidatedDistribution(MeDQNPolicy):
     """Adds consolidation to the ``learn`` of the Tianshou policy that follows in the bases.
 
-    That ``learn`` runs as it is. A hook of the optimizer, between its backward pass and its step,
+    That ``learn`` runs unchanged. A hook of the optimizer, between the backward pass and the step,
     adds the gradient of lambda times the distance between the distributions of the two networks.
-    With coefficient 0 there is no hook, and each policy is Tianshou's own, parameter for parameter.
+    With coefficient 0 there is no hook, and each policy learns exactly Tianshou's parameters.
 
-    Unlike :class:`MeDQNPolicy`, TD loss and targets are the host's: always double, always with its
-    own loss, and C51 computes its target distribution in each epoch.
+    Unlike in :class:`MeDQNPolicy`, TD loss and targets are Tianshou's: targets always use double
+    DQN, and C51 recomputes its target distribution in each epoch.
 
     :param options: the arguments of :class:`MeDQNPolicy` and of the host, except that
         ``consolidation_loss`` follows from the policy.

@@ -1,4 +1,4 @@
-"""MeDQN as an algorithm of Tianshou 2.0, and the names that the package uses of this version."""
+"""MeDQN as an algorithm of Tianshou 2.0, and the names of this version that the package uses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -41,8 +41,8 @@ __all__ = [
 class MeDQNTrainingStats(LossTerms, SimpleLossTrainingStats):
     """The terms of the loss, averaged over the epochs of one update.
 
-    ``loss`` is ``td_loss + consolidation_coef * consolidation_loss``. The latter is None where the
-    coefficient is 0: the term is not computed then.
+    ``loss`` is ``td_loss + consolidation_coef * consolidation_loss``. The latter is None if the
+    coefficient is 0, because the term is then not computed.
     """
 
 
@@ -53,11 +53,13 @@ class MeDQN(DQN[DiscreteQLearningPolicy], Consolidation[MeDQNTrainingStats]):
 
         loss = TD loss + consolidation_coef * distance(Q(s, .), Q_target(s, .))
 
-    With coefficient 0 and one epoch it is :class:`~tianshou.algorithm.DQN`, parameter for
-    parameter. It accepts all arguments of that class; those below are added or differ.
+    With coefficient 0 and one epoch, it learns exactly the parameters of
+    :class:`~tianshou.algorithm.DQN`. It accepts all arguments of that class; those below are added
+    or differ.
 
-    A uniform sampler must see every state: pass :meth:`observe_step` to the training collector as
-    ``on_step_hook``. A schedule must know the time: call :meth:`set_env_step` in ``training_fn``.
+    A uniform sampler needs every state: pass :meth:`observe_step` to the training collector as
+    ``on_step_hook``. A schedule needs the environment step: call :meth:`set_env_step` in
+    ``training_fn``.
 
     :param target_update_freq: gradient steps between copies of the network to its target network.
         It must be at least 1: consolidation needs a target network.
@@ -137,12 +139,12 @@ class MeDQN(DQN[DiscreteQLearningPolicy], Consolidation[MeDQNTrainingStats]):
 
     @property
     def lr_scheduler(self) -> Any:
-        """The schedule of the learning rate, if there is one."""
+        """The learning-rate schedule, if any."""
         return self.lr_schedulers[0] if self.lr_schedulers else None
 
     @property
     def eps(self) -> float:
-        """The exploration rate now."""
+        """The current exploration rate."""
         policy = self.policy
         return policy.eps_training if policy.is_within_training_step else policy.eps_inference
 
@@ -191,7 +193,7 @@ def make_agent(
     huber: bool,
     **options: Any,
 ) -> Agent:
-    """Build an agent of a class, with its optimizer: a class and its arguments.
+    """Build an agent with its optimizer, which is given as a class and its arguments.
 
     :param options: arguments that have the same name in all versions.
     """
@@ -213,20 +215,20 @@ def explore(policy: Policy, act: NDArray[Any], batch: ObsBatchProtocol) -> NDArr
 
 
 HEADS: dict[str, Any] = {}
-"""No distributions: for these, Tianshou 1.2 is needed."""
+"""Empty: distributional heads need Tianshou 1.2."""
 EVALUATING: dict[str, Any] = {
     "forward": DiscreteQLearningPolicy.forward,
     "compute_q_value": DiscreteQLearningPolicy.compute_q_value,
 }
-"""The methods of what acts that a pass of a network alone stands for."""
+"""Methods of the acting object that a plain pass of a network replaces."""
 ACTING: dict[str, Any] = {
     **EVALUATING,
     "add_exploration_noise": DiscreteQLearningPolicy.add_exploration_noise,
     "map_action": DiscreteQLearningPolicy.map_action,
 }
-"""The methods of what acts that choosing actions otherwise stands for."""
+"""Methods of the acting object that a fast choice of actions replaces."""
 UPDATING = (
     "_target_q", "compute_nstep_return", "_preprocess_batch", "_update_with_batch",
     "_postprocess_batch", "_update_lagged_network_weights",
 )  # fmt: skip
-"""The methods of an agent that an update otherwise stands for."""
+"""Methods of an agent that a fast update replaces."""

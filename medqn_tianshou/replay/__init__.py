@@ -1,4 +1,4 @@
-"""Replay in a small part of the memory: observations in blocks, encoded without loss."""
+"""Compact replay buffers: observations in blocks, compressed without loss."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

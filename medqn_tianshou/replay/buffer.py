@@ -30,25 +30,25 @@ from medqn_tianshou.replay.tianshou_buffers import chronological_indices, seed_r
 class CompactVectorReplayBuffer(ReadableReplay):
     """Behaves as Tianshou's VectorReplayBuffer, bit for bit, in a fraction of its memory.
 
-    Each uint8 frame is stored once, however large the stack, as changes against the frame before;
-    boolean observations as bits; actions, rewards and flags in the tightest dtype that holds them.
+    Each uint8 frame is stored once, whatever the stack size, as differences from the previous
+    frame; boolean observations as bits; actions, rewards and flags in the smallest exact dtype.
 
-    The successor of every transition is exact, also of the newest and of a truncated one, and is
+    The successor of every transition is exact, even of the newest and of truncated ones, and is
     never stored twice. No stack mixes episodes or lacks frames: a transition is evicted with the
     first of its frames.
 
     It differs from Tianshou's buffer in three ways: it stores ``info`` and ``policy`` only on
     request, samples follow a seed, and the index of an evicted transition is an error.
 
-    :param total_size: the most transitions to store; shared evenly by the environments.
+    :param total_size: the maximum number of transitions, shared evenly by the environments.
     :param buffer_num: the number of environments.
     :param stack_num: frames in an observation that is read.
     :param ignore_obs_next: accepted for compatibility; successors never take memory of their own.
-    :param save_only_last_obs: observations come stacked; store the newest frame of each.
+    :param save_only_last_obs: observations arrive stacked; store the newest frame of each.
     :param sample_avail: sample only transitions with ``stack_num`` frames of their own episode.
     :param random_seed: seed of the samples; None takes one from numpy's global generator.
-    :param max_bytes: the most bytes to store, bookkeeping included; the oldest transitions are
-        evicted first.
+    :param max_bytes: the maximum number of bytes, bookkeeping included; the buffer evicts its
+        oldest transitions first.
     :param keep: which of ``"info"`` and ``"policy"`` to store.
     """
 
@@ -110,7 +110,7 @@ class CompactVectorReplayBuffer(ReadableReplay):
 
     @property
     def max_bytes(self) -> int | None:
-        """The most bytes to store."""
+        """The maximum number of bytes."""
         return self._storage.max_bytes
 
     def lower_max_bytes(self, max_bytes: int) -> None:
@@ -172,7 +172,7 @@ class CompactVectorReplayBuffer(ReadableReplay):
         return np.concatenate(added) if added else np.array([], int)
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a file, generator states included, whole or not at all."""
+        """Write everything to a file atomically, generator states included."""
         with atomic_write(Path(path)) as file:
             self.write_to(file)
 
@@ -214,10 +214,10 @@ class CompactVectorReplayBuffer(ReadableReplay):
         return buffer
 
     def save_hdf5(self, path: str, compression: str | None = None) -> None:
-        """Not offered: the stored bytes are compressed already, so HDF5 would add nothing."""
+        """Not supported: the stored bytes are already compressed, so HDF5 would add nothing."""
         raise NotImplementedError("use save(path); it streams, and is checked when it is read")
 
     @classmethod
     def load_hdf5(cls, path: str, device: str | None = None) -> Self:
-        """Not offered, see :meth:`save_hdf5`."""
+        """Not supported, see :meth:`save_hdf5`."""
         raise NotImplementedError("use load(path), for what save(path) wrote")

@@ -17,11 +17,11 @@ ZSTD_LEVEL = 3
 SPLIT_NBYTES = 24_576
 """Bytes of changes, before compression, above which a block is split for faster reads."""
 _CHANGES, _PLAIN, _SPLIT = b"\0", b"\1", b"\2"
-_ESCAPE = 255  # a gap byte for: advance by 255, another gap byte follows
+_ESCAPE = 255  # gap byte: advance by 255; another gap byte follows
 
 
 class DamagedBlockError(ValueError):
-    """A block of a forged file, which no :class:`ChangeCodec` wrote."""
+    """A block that :class:`ChangeCodec` cannot have written."""
 
 
 class _PerThread(threading.local):
@@ -38,8 +38,8 @@ _ZSTD = _PerThread()
 class ChangeCodec:
     """Encodes the bytes that differ from the row before; in the first row, from the byte before.
 
-    A block with many changes is split in halves, so that reading a row of it stays fast. Rows
-    that this would not make smaller, such as noise, are stored unchanged.
+    A block with many changes is split in halves, so that reading a row stays fast. Rows that would
+    not become smaller, such as noise, are stored unchanged.
 
     :param cells: bytes in a row.
     """

@@ -1,4 +1,4 @@
-"""Actions, rewards and flags of one environment, each in the tightest dtype that holds it."""
+"""Actions, rewards and flags of one environment, each in the smallest exact dtype."""
 
 from math import copysign
 from typing import Any
@@ -50,7 +50,7 @@ class TightColumn:
 
 
 def _tightest(values: NDArray[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The smallest dtype that holds all the values exactly."""
+    """The smallest dtype that represents all values exactly."""
     if dtype.kind in "iu" and values.size:
         return _join(np.min_scalar_type(values.min()), np.min_scalar_type(values.max()), dtype)
     if dtype.kind == "f":
@@ -66,7 +66,7 @@ def _same_bits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _join(one: np.dtype[Any], other: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The smallest dtype that holds both, up to the dtype of the added values."""
+    """The smallest dtype that represents both, up to the dtype of the added values."""
     joint = np.promote_types(one, other)
-    # numpy's answer for int64 and uint64 is float64, which holds neither exactly.
+    # For int64 and uint64, numpy returns float64, which represents neither exactly.
     return joint if joint.itemsize < dtype.itemsize else dtype

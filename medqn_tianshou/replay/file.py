@@ -33,7 +33,7 @@ from medqn_tianshou.replay.runs import Runs
 from medqn_tianshou.replay.trees import belongs_to
 
 MOST_ENVIRONMENTS, MOST_STACKED = 2**14, 2**8
-"""Of a buffer; more could take much memory from a small file."""
+"""The maximum for a buffer, so that a small file cannot allocate much memory."""
 
 
 class ReplayFileError(ValueError):
@@ -77,7 +77,7 @@ _HEADER = fields(
         "parts": list_of(_PART),
     }
 )
-"""What the header of a file has; relations between its parts are checked as they are restored."""
+"""The schema of a header; relations between parts are checked when they are restored."""
 
 
 def write_replay(

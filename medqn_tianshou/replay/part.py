@@ -27,7 +27,7 @@ class Part:
     :class:`~medqn_tianshou.replay.runs.Runs` maps times to rows. All other fields are stored in
     rings: time ``t`` has slot ``t % ring``.
 
-    :param capacity: the most transitions to store.
+    :param capacity: the maximum number of transitions.
     :param stack_num: rows in a stacked observation.
     """
 
@@ -75,7 +75,7 @@ class Part:
 
     @property
     def next_add_nbytes(self) -> int:
-        """The most bytes that the next transition can add, if its ring does not grow."""
+        """The maximum bytes that the next transition can add, if its ring does not grow."""
         rows = sum(store.growth_nbytes(self.stack_num + 1) for store in self.stores.values())
         return rows + self.runs.next_growth_nbytes + self.broken.itemsize
 
@@ -104,7 +104,7 @@ class Part:
         self.run_is_open = not fields["flags"]
 
     def _continues(self, stacks: Leaves) -> bool:
-        """Whether an observation is the newest successor, in all frames of its stack that count."""
+        """Whether an observation equals the newest successor in the relevant frames."""
         if not self.run_is_open:
             return False
         _, row, lead = self.runs.newest
@@ -149,7 +149,7 @@ class Part:
         self.ring = ring
 
     def shrink_ring(self, smallest: int) -> bool:
-        """Halve a ring that is less than half full; return False if it is not, or is too small."""
+        """Halve a ring that is less than half full; return False if it is fuller or too small."""
         half = self.ring // 2
         shrinks = half >= max(len(self), smallest)
         if shrinks:

@@ -34,9 +34,9 @@ class CompactPrioritizedVectorReplayBuffer(
     Transitions are stored as in :class:`CompactVectorReplayBuffer`. The priorities are Tianshou's,
     16 to 32 bytes for each transition that the buffer can store; they count for ``max_bytes``.
 
-    It differs from Tianshou's buffer as :class:`CompactVectorReplayBuffer` does, and where that
-    does not do what it says: :meth:`set_beta` and ``weight_norm`` take effect, and no transition
-    from before :meth:`reset` is sampled.
+    It differs from Tianshou's buffer as :class:`CompactVectorReplayBuffer` does, and fixes two
+    errors of Tianshou's: :meth:`set_beta` and ``weight_norm`` take effect, and transitions from
+    before a :meth:`reset` are not sampled.
 
     :param alpha: the exponent of priorities.
     :param beta: the exponent of the weights that correct for the priorities.
@@ -80,7 +80,7 @@ class CompactPrioritizedVectorReplayBuffer(
         return self._priorities.weight
 
     def _follow(self) -> None:
-        """Let the priorities follow the transitions: those added, moved and evicted."""
+        """Update the priorities for transitions that were added, moved or evicted."""
         index: list[Index] = []
         values: list[NDArray[np.float64]] = []
         for part_id, part in enumerate(self.buffers):
@@ -154,7 +154,7 @@ class CompactPrioritizedVectorReplayBuffer(
         return self._priorities.get_weight(np.asarray(index) % self.maxsize)
 
     def update_weight(self, index: Index, new_weight: NDArray[Any] | torch.Tensor) -> None:
-        """Set priorities, such as TD errors; what was evicted in the meantime is left out."""
+        """Set priorities, such as TD errors; evicted transitions are ignored."""
         stored = self.weight[index] > 0
         if np.any(stored):
             self._priorities.update_weight(index[stored], to_numpy(new_weight)[stored])

@@ -71,7 +71,7 @@ class ReadableReplay(VectorReplayBuffer):
     def fetch(
         self, index: Index, n_step: int, states: Sequence[Index] = ()
     ) -> tuple[Index, list[Any], list[Any]]:
-        """Read what an n-step update needs, and locate each transition only once.
+        """Read the data of an n-step update, locating each transition only once.
 
         :param index: the transitions, shape (count,).
         :param n_step: how many steps, that of the transition itself included.
@@ -91,7 +91,7 @@ class ReadableReplay(VectorReplayBuffer):
         return reader.index_of(every), fields, observations
 
     def hasnull(self) -> bool:
-        """Whether a value is missing. What was found to be complete is not read again.
+        """Whether a value is missing. Transitions that were checked before are not read again.
 
         Tianshou 2 asks after every collect; its own buffers read everything each time.
         """
@@ -148,11 +148,11 @@ class ReadableReplay(VectorReplayBuffer):
         return index
 
     def prev(self, index: int | Index) -> Any:
-        """Return the index before each, or itself where its run, or what is stored, begins."""
+        """Return the previous index of each, or itself at the start of its run or of the buffer."""
         return self._reader.neighbours(index, Part.before)
 
     def next(self, index: int | Index) -> Any:
-        """Return the index after each, or itself where its run ends."""
+        """Return the next index of each, or itself at the end of its run."""
         return self._reader.neighbours(index, Part.after)
 
     def get_buffer_indices(self, start: int, stop: int) -> Index:
@@ -163,7 +163,7 @@ class ReadableReplay(VectorReplayBuffer):
         slots = np.array([start, stop - 1]) - part_id * self._part_size
         part = self.buffers[part_id]
         first, last = part.times(slots)
-        first = max(first, part.first)  # leaves out what is evicted
+        first = max(first, part.first)  # without evicted transitions
         if first > last:
             raise ValueError(f"{start=} is newer than {stop=}")
         return self._reader.indices(part_id, np.arange(first, last + 1))
@@ -189,7 +189,7 @@ class ReadableReplay(VectorReplayBuffer):
         if not lengths.any():
             raise ValueError("the replay buffer is empty; collect before the first update")
         if self.buffer_num == 1:
-            self._random_state.random_sample(batch_size)  # what the choice below would take
+            self._random_state.random_sample(batch_size)  # as the choice below would
             counts = [batch_size]
         else:
             share = lengths / lengths.sum()

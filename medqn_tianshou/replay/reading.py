@@ -73,7 +73,7 @@ class Reader:
             times = part.times(slots)
             if times.min() < part.first:
                 lost = slots[times < part.first][0] + part_id * self.part_size
-                raise IndexError(f"index {lost} holds no transition")
+                raise IndexError(f"index {lost} contains no transition")
             found.append((part_id, own, times))
         return Found(shape, len(flat), found)
 

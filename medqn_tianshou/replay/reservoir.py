@@ -15,7 +15,7 @@ _BLOCK_LEN = 1024
 
 
 class _FixedSlots(FixedRows):
-    """States of equal size, each of which can be replaced: booleans as bits, others unchanged."""
+    """Replaceable states of equal size: booleans as bits, others unchanged."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], capacity: int, max_bytes: int | None
@@ -39,7 +39,7 @@ class _FixedSlots(FixedRows):
 
 
 class _EncodedSlots:
-    """States of uint8, each compressed by itself: its frames are the rows of one block."""
+    """States of uint8, each compressed separately: its frames are the rows of one block."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], capacity: int, max_bytes: int | None
@@ -94,19 +94,19 @@ class _EncodedSlots:
 class ReservoirStateSampler:
     """Samples from all states that the agent has ever acted from, each with the same probability.
 
-    The replay buffer may hold no more than one mini-batch, and the Q network is still consolidated
-    on the whole past. Reservoir sampling keeps the states: the n-th one seen enters with
-    probability ``capacity / n``, in the place of a random other one, so that at every time the
-    reservoir is a uniform sample, without replacement, of all states so far. Booleans are stored as
-    bits and uint8 frames compressed, each state by itself; both without loss.
+    Consolidation then covers the whole history, even if the replay buffer stores only one mini-
+    batch. Reservoir sampling adds the n-th state with probability ``capacity / n`` and replaces a
+    random stored one, so that the reservoir is always a uniform sample, without replacement, of all
+    states so far. Booleans are stored as bits and uint8 frames compressed, each state separately
+    and without loss.
 
-    Where compressed states exceed ``max_bytes``, random ones are evicted and the capacity falls to
-    what is left, which keeps the sample uniform up to the correlation of a state's size with the
-    moment of eviction.
+    If compressed states exceed ``max_bytes``, the reservoir evicts random ones and lowers its
+    capacity to the remaining number. The sample stays uniform, up to the correlation of a state's
+    size with the time of the eviction.
 
     :param observation_space: the space of one observation, frames stacked.
-    :param capacity: the most states to keep.
-    :param max_bytes: the most bytes that they may take; None is no limit.
+    :param capacity: the maximum number of states.
+    :param max_bytes: the maximum number of bytes; None is no limit.
     :param seed: seed of the generator; None takes fresh entropy.
     """
 
@@ -137,7 +137,9 @@ class ReservoirStateSampler:
         self._dtype = dtype
         one = int(np.prod(self._shape, dtype=np.int64)) * dtype.itemsize + ARRAY_OVERHEAD
         if self._max_bytes is not None and self._max_bytes < one:
-            raise ValueError(f"max_bytes={self._max_bytes} holds no state; take at least {one}")
+            raise ValueError(
+                f"max_bytes={self._max_bytes} is too small for one state; use at least {one}"
+            )
         kind = _EncodedSlots if dtype == np.uint8 else _FixedSlots
         self._slots: Any = kind(self._shape, dtype, self._capacity, self._max_bytes)
 
@@ -146,7 +148,7 @@ class ReservoirStateSampler:
 
     @property
     def capacity(self) -> int:
-        """The most states that are kept, which a byte cap may have lowered."""
+        """The maximum number of states, which a limit in bytes may have lowered."""
         return int(self._slots.capacity)
 
     @property
@@ -155,7 +157,7 @@ class ReservoirStateSampler:
         return int(self._slots.nbytes)
 
     def observe(self, obs: NDArray[Any]) -> None:
-        """Let states enter the reservoir, each with its probability (Vitter's Algorithm R).
+        """Add states to the reservoir, each with its probability (Vitter's Algorithm R).
 
         :param obs: one observation or a batch of them.
         """
@@ -187,7 +189,7 @@ class ReservoirStateSampler:
         if not len(self):
             raise ValueError(
                 "no state was observed yet: pass policy.observe_step as on_step_hook to the "
-                "training Collector, or call observe(obs), before the first draw"
+                "training Collector, or call observe(obs), before the first sample"
             )
         slots = self._generator.integers(len(self), size=batch_size)
         states = np.empty((batch_size, int(np.prod(self._shape, dtype=np.int64))), self._dtype)
@@ -222,7 +224,7 @@ class ReservoirStateSampler:
             nonlocal position
             position += count
             if count < 0 or position > len(content):
-                raise ValueError("saved states are cut off")
+                raise ValueError("saved states are truncated")
             return bytes(content[position - count : position])
 
         self._slots.capacity = min(capacity, self.capacity)
@@ -233,6 +235,6 @@ class ReservoirStateSampler:
             and len(self) == min(seen, self.capacity)
         )
         if not sound:
-            raise ValueError("saved states are not sound")
+            raise ValueError("saved states are invalid")
         set_generator_state(self._generator, state["generator"])
         self.seen = seen

@@ -1,4 +1,4 @@
-"""Tianshou's own replay buffer, quicker where it is small and has one environment."""
+"""Tianshou's own replay buffer, but faster for one environment."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +16,8 @@ _FIELDS = {"obs", "act", "rew", "terminated", "truncated", "done", "obs_next"}
 class RingReplayBuffer(VectorReplayBuffer):
     """A VectorReplayBuffer with the same storage, the same samples and the same results.
 
-    With one environment, and transitions of plain arrays, adding and reading go to the arrays of
-    the storage without the batches around them. Everything else is Tianshou's.
+    With one environment and transitions of plain arrays, it reads and writes the arrays of the
+    storage directly, without batches. In all other cases, Tianshou's code runs.
     """
 
     def _compile(self) -> None:

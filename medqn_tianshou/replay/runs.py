@@ -1,4 +1,4 @@
-"""Runs: stretches of transitions of one environment that follow each other without a gap."""
+"""Runs: uninterrupted sequences of transitions of one environment."""
 
 from typing import Any
 
@@ -134,7 +134,7 @@ class Runs:
 
 
 def lead_of(stack: NDArray[Any]) -> int:
-    """How many rows before the newest are needed to rebuild a stack, whose oldest may repeat."""
+    """The number of rows before the newest that a stack needs; its oldest row may repeat."""
     oldest = stack[0].tobytes()
     return len(stack) - next(
         (i for i, row in enumerate(stack) if row.tobytes() != oldest), len(stack)

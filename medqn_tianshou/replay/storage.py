@@ -1,4 +1,4 @@
-"""Adding transitions to the parts of all environments, under one limit of bytes."""
+"""Adds transitions to the parts of all environments, with one limit in bytes."""
 
 from collections.abc import Sequence
 from math import inf
@@ -18,7 +18,7 @@ Added = tuple[Times, NDArray[Any], Times, Times]
 """For each transition: its index, and return, length and first index of its episode."""
 
 FRAMES_PER_BLOCK = 24
-"""Frames that are encoded together: more take less memory, fewer are faster to read."""
+"""Frames per block: longer blocks take less memory, shorter ones are faster to read."""
 MOST_ROWS_PER_BLOCK = 8192
 _ROW_OVERHEAD = 128
 _RUN_NBYTES = 32
@@ -28,10 +28,10 @@ _REQUIRED = {"obs", "act", "rew", "terminated", "truncated", "obs_next"}
 
 
 class Storage:
-    """Adds transitions, and evicts the oldest to stay below a number of bytes.
+    """Adds transitions, and evicts the oldest to stay below a limit in bytes.
 
     :param parts: one for each environment.
-    :param max_bytes: the most bytes of all parts together; None is no limit.
+    :param max_bytes: the maximum number of bytes of all parts together; None is no limit.
     """
 
     def __init__(self, parts: list[Part], max_bytes: int | None) -> None:
@@ -182,8 +182,8 @@ class Storage:
                 block_len //= 2
             if least(block_len) > self.max_bytes:
                 raise ValueError(
-                    f"max_bytes={self.max_bytes} cannot hold these observations; "
-                    f"take at least {least(block_len)}"
+                    f"max_bytes={self.max_bytes} is too small for these observations; "
+                    f"use at least {least(block_len)}"
                 )
         for part in self.parts:
             part.stores = {

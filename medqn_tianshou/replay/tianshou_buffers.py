@@ -1,4 +1,4 @@
-"""What this package adds to Tianshou's own replay buffers: seeds, byte counts, states to save."""
+"""Functions for Tianshou's own replay buffers: seeds, byte counts, saved states."""
 
 from collections.abc import Callable
 from typing import Any

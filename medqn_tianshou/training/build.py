@@ -57,7 +57,7 @@ def build_policy(
         observation_space=observation_space,
         gamma=settings.gamma,
         n_step=settings.n_step,
-        # Never by gradient steps where the training loop counts environment steps.
+        # Not by gradient steps if the training loop counts environment steps.
         target_update_freq=settings.target_copy_gradient_steps or sys.maxsize,
         is_double=settings.double,
         huber=settings.huber,
@@ -122,14 +122,14 @@ def load_parameters(policy: Agent, path: Path) -> None:
 def make_collector(
     settings: TrainingSettings, policy: Agent, envs: BaseVectorEnv, replay: Replay
 ) -> LeanCollector:
-    """Build the collector that explores, and stores in the replay buffer."""
+    """Build the collector that explores and fills the replay buffer."""
     collector_class = OverlappingCollector if settings.overlap else LeanCollector
     return collector_class(
         policy,
         envs,
         replay.buffer,
         exploration_noise=True,
-        # Real states are sampled from the buffer: the sampler need not see each one as it comes.
+        # Real states are sampled from the buffer, so that sampler need not observe each state.
         on_states=None if settings.sampling == "real" else policy.state_sampler.observe,
     )
 
@@ -197,14 +197,14 @@ def make_training(
     limit, plan = replay.limit, f"{replay.plan}\n" if replay.plan else ""
     print(
         f"{settings.algo} on {settings.task}, seed {settings.seed}: {settings.total_env_steps:,} "
-        f"env steps, an update every {settings.step_per_collect}\n"
+        f"env steps, {settings.step_per_collect} per update\n"
         f"{_describe_lambda(settings)}\n"
         f"replay buffer: {replay.description}\n"
-        f"memory: {format_bytes(limit.available)} left of {format_bytes(limit.nbytes)} "
+        f"memory: {format_bytes(limit.available)} free of {format_bytes(limit.nbytes)} "
         f"({limit.source})\n"
         f"{plan}resume: {describe_resume(train_collector.env)}\n"
         f"run folder: {run.path}\n"
-        f"watch it: {installed_command('tensorboard')} --logdir {options.logdir}",
+        f"monitor: {installed_command('tensorboard')} --logdir {options.logdir}",
         flush=True,
     )
     training = Training(
@@ -227,7 +227,7 @@ def make_training(
 
 
 def _take_threads(count: int | None) -> None:
-    """Let torch take as many threads as the run began with: sums over others round otherwise."""
+    """Use the number of threads that the run started with, as it affects rounding."""
     own = torch.get_num_threads()
     if count is not None and count != own:
         torch.set_num_threads(count)
@@ -235,10 +235,12 @@ def _take_threads(count: int | None) -> None:
 
 
 def _describe_lambda(settings: TrainingSettings) -> str:
-    """Say how lambda rises, and how far it gets in a run that is shorter than its schedule."""
+    """Describe the schedule of lambda, and its final value in a run that is shorter."""
     schedule = make_coefficient(settings)
     if isinstance(schedule, AdaptiveCoefficient):
-        return f"lambda {schedule.low:g} to {schedule.high:g}, to hold a drift of {settings.drift}"
+        return (
+            f"lambda {schedule.low:g} to {schedule.high:g}, to keep the drift at {settings.drift}"
+        )
     if schedule.start == schedule.end:
         return f"lambda {schedule.end:g}"
     length = f"{schedule.duration_env_steps:,} env steps"

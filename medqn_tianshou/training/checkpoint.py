@@ -24,7 +24,7 @@ _FORMAT = Format(name="checkpt", version=2, noun="checkpoint", error=CheckpointE
 def write_checkpoint(
     path: Path, state: dict[str, Any], buffer: CompactVectorReplayBuffer | None = None
 ) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint atomically.
 
     :param state: dictionaries with text as keys, lists, arrays, tensors, numbers, text and None.
     :param buffer: a compact replay buffer to write behind the state.
@@ -121,7 +121,7 @@ class Checkpoints:
         content, buffer = read_checkpoint(path)
         for name in ("identity", "state"):
             if not isinstance(content.get(name), dict):
-                raise CheckpointError(f"{path}: not a sound checkpoint (no {name})")
+                raise CheckpointError(f"{path}: not a valid checkpoint (no {name})")
         changed = difference(content["identity"], self._identity)
         if changed:
             raise CheckpointError(f"{path}: of another run ({changed})")

@@ -1,4 +1,4 @@
-"""The settings of the consolidation: how strong it is, by which distance, and on which states."""
+"""The settings of the consolidation: its weight, its distance and its states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ ConsolidationKind = Literal["mse", "huber", "kl"]
 Reduction = Literal["mean", "sum"]
 
 DRIFT = 0.1
-"""The set point of an adaptive lambda, where no flag says otherwise: our choice."""
+"""The default set point of an adaptive lambda (our choice)."""
 STATE_BUFFER_SIZE = 10_000
-"""States in a reservoir, where no flag says otherwise: our choice."""
+"""The default number of states in a reservoir (our choice)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class ConsolidationSettings:
     lambda_schedule: Annotated[
         LambdaSchedule,
         Flag(
-            "linear: from --lambda-start to --lambda-end; auto: from --lambda-start on, whatever "
-            "holds the drift between the networks at --drift",
+            "linear: from --lambda-start to --lambda-end; auto: from --lambda-start, then adapted "
+            "so that the drift between the networks stays at --drift",
             CONSOLIDATION,
             "linear",
             name="--lambda",
@@ -38,19 +38,22 @@ class ConsolidationSettings:
         float | None,
         Range(above=0),
         Flag(
-            "with --lambda auto: distance of the networks on the states, by the spread of the "
-            "values",
+            "with --lambda auto: the distance of the networks on the states, relative to the "
+            "standard deviation of the values",
             CONSOLIDATION,
             f"{DRIFT}",
         ),
     ]
-    lambda_start: Annotated[Weight, Flag("weight of the term at the start", CONSOLIDATION)]
-    lambda_end: Annotated[
-        Weight, Flag("weight after --lambda-steps, reached linearly", CONSOLIDATION)
+    lambda_start: Annotated[
+        Weight, Flag("weight of the consolidation loss at the start", CONSOLIDATION)
     ]
+    lambda_end: Annotated[Weight, Flag("weight after --lambda-steps", CONSOLIDATION)]
     lambda_steps: Annotated[
         Count,
-        Flag("env steps from the first weight to the last, however long the run is", CONSOLIDATION),
+        Flag(
+            "env steps from the first weight to the last, whatever the length of the run",
+            CONSOLIDATION,
+        ),
     ]
     consolidation_epochs: Annotated[
         int,
@@ -98,12 +101,12 @@ class ConsolidationSettings:
     def check_consolidation(self) -> None:
         """Check the values against each other."""
         if self.drift is not None and self.lambda_schedule != "auto":
-            remedy = "has no use with a linear lambda; add --lambda auto, or leave it out"
+            remedy = "has no effect with a linear lambda; add --lambda auto, or leave it out"
             raise ConfigError("drift", self.drift, remedy)
         if self.lambda_schedule == "auto" and not LOW <= self.lambda_start <= HIGH:
             remedy = f"is not within {LOW:g} to {HIGH:g}, the limits of --lambda auto"
             raise ConfigError("lambda_start", self.lambda_start, remedy)
         size = self.state_buffer_size
         if size is not None and self.sampling != "reservoir":
-            remedy = "has no use without a reservoir; add --sampling reservoir, or leave it out"
+            remedy = "has no effect without a reservoir; add --sampling reservoir, or leave it out"
             raise ConfigError("state_buffer_size", size, remedy)

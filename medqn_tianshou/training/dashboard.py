@@ -55,11 +55,10 @@ LAYOUT = {
 class Probe:
     """Evaluates the networks on states of the replay buffer.
 
-    A change of the greedy action in one of them was forgotten or learned (Figure 2 of the paper,
-    live). The states are sampled as soon as the buffer has enough, and again whenever the run is
-    twice as long, at the latest after a twentieth of it: the first play is all alike, and not what
-    the agent sees later. They have a generator of their own, so that a run's numbers are the same
-    without them.
+    Changes of their greedy actions show what is learned or forgotten, as in Figure 2 of the paper.
+    The states are sampled as soon as the buffer has enough, and again whenever the number of steps
+    has doubled, at least after every twentieth of the run, because early states differ from later
+    ones. They have their own generator, which leaves the run itself unchanged.
 
     :param env_steps: the length of the run.
     :param size: how many states, or the size of the buffer if that is smaller.
@@ -78,7 +77,7 @@ class Probe:
 
     @torch.no_grad()
     def measure(self, policy: Agent, env_step: int) -> dict[str, float]:
-        """Measure the Q network on the probe states; nothing before there are any.
+        """Measure the Q network on the probe states, if there are any yet.
 
         New states are sampled after the measurement: the churn compares the same states.
 
@@ -125,7 +124,7 @@ class Probe:
 
 
 def policy_figures(policy: Agent) -> dict[str, float]:
-    """Return what a policy itself knows of its consolidation: lambda, and the size of a reservoir.
+    """Return the figures of a policy's consolidation: lambda, and the size of a reservoir.
 
     :return: values by their tags.
     """

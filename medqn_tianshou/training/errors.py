@@ -1,4 +1,4 @@
-"""The one error for a setting or an option that cannot be used, and reasons in one line."""
+"""The error for an invalid setting or option, and one-line reasons."""
 
 
 class ConfigError(ValueError):

@@ -152,7 +152,7 @@ def check_fields(instance: Any) -> None:
     :raises ConfigError: for the first value that does not fit.
     """
     specs, sources = field_specs(type(instance)), getattr(instance, "sources", {})
-    # A value that follows from another comes last: the other is at fault.
+    # Derived values come last: an error in one is an error in its source.
     for name in sorted(specs, key=lambda name: sources.get(name) == "derived"):
         specs[name].check(getattr(instance, name))
 

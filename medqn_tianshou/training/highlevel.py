@@ -1,4 +1,4 @@
-"""MeDQN in Tianshou's high-level API, beside its ``DQNExperimentBuilder``."""
+"""MeDQN in Tianshou's high-level API, like its ``DQNExperimentBuilder``."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -56,7 +56,7 @@ class MeDQNParams(DQNParams):
 
 
 class MeDQNAgentFactory(DiscreteCriticOnlyAgentFactory[MeDQNParams, FastMeDQNPolicy]):
-    """Builds the policy, shows its sampler every state, and tells its schedule the time."""
+    """Builds the policy, passes every state to its sampler, and updates its schedule."""
 
     def _get_policy_class(self) -> type[FastMeDQNPolicy]:
         return FastMeDQNPolicy
@@ -90,10 +90,9 @@ class MeDQNExperimentBuilder(DQNExperimentBuilder):
     """Builds experiments as Tianshou's ``DQNExperimentBuilder`` does, with MeDQN.
 
     A policy is saved as its state dict, whatever the ``policy_persistence_mode``: torch no longer
-    loads the pickled policies of the other mode. From it, an experiment with
-    ``policy_restore_directory`` goes on with the networks, the gradient steps and the sampler's
-    bounds. As for all of Tianshou's policies, optimizer, replay and environment steps, and with
-    these the schedules, start anew.
+    loads the pickled policies of the other mode. An experiment with ``policy_restore_directory``
+    restores the networks, the gradient steps and the sampler's bounds. As with all of Tianshou's
+    policies, optimizer, replay buffer, environment steps and schedules start from scratch.
     """
 
     _params: MeDQNParams

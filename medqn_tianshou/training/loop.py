@@ -1,4 +1,4 @@
-"""Runs Tianshou's trainer by the paper's clocks, and writes the run folder."""
+"""Runs Tianshou's trainer with the paper's clocks, and writes the run folder."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -39,11 +39,11 @@ from medqn_tianshou.training.wandb_mirror import WandbMirror
 
 
 class RunError(Exception):
-    """A run that cannot continue; the text is for the user."""
+    """A run cannot continue; the message is for the user."""
 
 
 class _Stopped(Exception):  # noqa: N818 (it is no error)
-    """A signal asked for the end, and the checkpoint is written."""
+    """A signal stopped the run, and the checkpoint is written."""
 
 
 class Training:
@@ -122,7 +122,7 @@ class Training:
 
     @property
     def env_step(self) -> int:
-        """The environment step now, by the clock of the run."""
+        """The current environment step, by the clock of the run."""
         return int(self.trainer.env_step) + self.clock_start
 
     def run(self) -> Summary:
@@ -166,7 +166,7 @@ class Training:
         return summary
 
     def _run_epochs(self) -> None:
-        """Run the trainer from where it is, which may be in the middle of an epoch."""
+        """Run the trainer from its current step, which may be in the middle of an epoch."""
         # Not its run(): that would start from step 0, and its epochs are all of one length. Here
         # they end at multiples of it by the run's clock, and the last one at the end of the run.
         total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
@@ -177,7 +177,7 @@ class Training:
             next(self.trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the rest of the run depends on, except a compact replay buffer."""
+        """Return the complete state of the run, except a compact replay buffer."""
         self.train_collector.settle()  # it samples from numpy's generator
         collector, evaluation = self.train_collector, self._test_collector
         compact = isinstance(collector.buffer, CompactVectorReplayBuffer)
@@ -250,7 +250,7 @@ class Training:
             ) from error
 
     def warm_up(self) -> None:
-        """Play at random until the first update."""
+        """Take random actions until the first update."""
         self.logger.before_warm_up()
         # The trainer would reset the environments after its own warm-up, in mid-episode.
         self.train_collector.reset()
@@ -267,7 +267,7 @@ class Training:
         if self.stop_signal is not None:
             self._write_checkpoint(env_step)
             raise _Stopped
-        # Before anything of this training step: a run resumed from here repeats all of it.
+        # At the start of the training step: a run resumed from here repeats all of it.
         if self.checkpoints is not None and self.checkpoints.are_due(env_step):
             self._write_checkpoint(env_step)
         self.policy.set_eps(self._epsilon(env_step))

@@ -33,7 +33,7 @@ def parse_bytes(text: str) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """Format a number of bytes for people, e.g. ``707.5 MB``."""
+    """Format a number of bytes, e.g. ``707.5 MB``."""
     for unit, size, digits in ("TB", 10**12, 2), ("GB", 10**9, 2), ("MB", MB, 1), ("kB", 10**3, 1):
         if count >= size:
             return f"{count / size:.{digits}f} {unit}"
@@ -42,9 +42,9 @@ def format_bytes(count: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLimit:
-    """The most memory that the process and its children may use, and what sets this limit.
+    """The memory limit of the process and its children, and its source.
 
-    :param available: what is free of it now.
+    :param available: the free part of it.
     """
 
     nbytes: int

@@ -1,4 +1,4 @@
-"""Plans a run for a memory budget: what the process takes, and what that leaves for its buffer."""
+"""Plans a run for a memory budget: the process, and the rest for its buffer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +12,11 @@ from medqn_tianshou.training.memory import MB, format_bytes
 from medqn_tianshou.training.settings import Replay, TrainingSettings
 
 BUDGET_SHARE = 0.90
-"""A run stays below this share of its budget; the rest is for what nobody foresaw."""
+"""A run stays below this fraction of its budget; the rest is a reserve."""
 TRAINING_RESERVE = 120 * MB
-"""What a run takes beside its buffer once all is built: compiled code, gradients, activations."""
+"""Memory for compiled code, gradients and activations, which are allocated in training."""
 ENVPOOL_NBYTES = 110 * MB
-"""What EnvPool takes, which plays where there are several environments."""
+"""The memory of EnvPool, which runs several environments."""
 COMPACT_FRAME_NBYTES = 500
 """A frame in a compact buffer; the largest in docs/results/memory is 422."""
 COMPACT_ROW_NBYTES = 20
@@ -25,11 +25,11 @@ COMPACT_ROW_NBYTES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """How a run keeps to its budget, in bytes.
+    """The budget of a run, in bytes.
 
-    :param process: what the process takes beside its buffer.
-    :param room: what the buffer may take.
-    :param expected: what the full buffer is expected to take.
+    :param process: the process without its buffer.
+    :param room: the limit of the buffer.
+    :param expected: the expected size of the full buffer.
     """
 
     budget: int
@@ -48,7 +48,7 @@ class MemoryPlan:
         if fits < 1:
             count = f"about {int(self.buffer_size * fits):,} of {self.buffer_size:,} transitions"
         return (
-            f"memory: {format_bytes(self.budget)}, kept to {BUDGET_SHARE:.0%} of it\n"
+            f"memory: {format_bytes(self.budget)}, the run uses at most {BUDGET_SHARE:.0%}\n"
             f"  process without buffer  {format_bytes(self.process)}: libraries, network, "
             f"{self.env_count} training and {self.test_envs} test environment(s)\n"
             f"  replay buffer, {self.replay:7}  {format_bytes(self.room)} at most: {count}, "
@@ -61,7 +61,7 @@ class MemoryPlan:
 def plan_memory(settings: TrainingSettings, space: Any, *, rss: int) -> MemoryPlan:
     """Plan a run for the budget of its settings.
 
-    A raw buffer that does not fit becomes a compact one, unless a flag asks for it.
+    A raw buffer that does not fit becomes a compact one, unless a flag requests a raw one.
 
     :param space: the space of one observation.
     :param rss: the bytes of the process now, with its libraries loaded.
@@ -84,8 +84,8 @@ def plan_memory(settings: TrainingSettings, space: Any, *, rss: int) -> MemoryPl
         smallest = -int(-(process + needed) / BUDGET_SHARE // MB)
         hint = ", or less with --replay compact" if needed > least + MB else ""
         remedy = (
-            f"is too little: the process takes {format_bytes(process)} without its buffer, and the "
-            f"run keeps to {BUDGET_SHARE:.0%}; the smallest that works is {smallest}M{hint}"
+            f"is too small: the process takes {format_bytes(process)} without its buffer, and the "
+            f"run uses at most {BUDGET_SHARE:.0%}; the smallest that works is {smallest}M{hint}"
         )
         raise ConfigError("memory", format_bytes(budget), remedy)
     return MemoryPlan(

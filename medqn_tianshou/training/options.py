@@ -1,4 +1,4 @@
-"""What to do with a run, but not how it learns: device, files, checkpoints, resuming."""
+"""The options of a run that do not affect learning: device, files, checkpoints, resuming."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from medqn_tianshou.training.fields import FILES, RUN, Count, Flag, check_fields
 
 WandbMode = Literal["online", "offline"]
 CHECKPOINT_ENDING = ".checkpoint"
-"""Of the files in ``checkpoints/`` of a run folder."""
+"""The suffix of the files in ``checkpoints/`` of a run folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +63,12 @@ class RunOptions:
 
     device: Annotated[str | None, Flag("torch device", RUN, "cpu", parse=torch_device)] = None
     logdir: Annotated[Path, Flag("where run folders go", FILES, "log", parse=Path)] = Path("log")
-    show_progress: Annotated[bool, Flag("draw no progress bar", FILES, name="--no-progress")] = True
+    show_progress: Annotated[bool, Flag("print no progress", FILES, name="--no-progress")] = True
     resume: Annotated[
         Path | None,
         Flag(
-            "resume the run in this folder, with its own settings, from its last checkpoint; of a "
-            "folder such as log, or of a task, the newest unfinished run",
+            "resume the run in this folder, with its own settings, from its last checkpoint; for a "
+            "folder such as log, or a task: its newest unfinished run",
             FILES,
             parse=Path,
         ),
@@ -81,7 +81,7 @@ class RunOptions:
     ] = False
     start_over: Annotated[
         bool,
-        Flag("start a run to resume over, and delete its logs, if its checkpoints are gone", FILES),
+        Flag("with --resume: if the checkpoints are gone, delete the logs and start over", FILES),
     ] = False
     checkpoint_every: Annotated[
         CheckpointInterval,
@@ -96,7 +96,7 @@ class RunOptions:
     wandb: Annotated[
         str | None,
         Flag(
-            "log to this project of Weights & Biases, too: PROJECT or ENTITY/PROJECT",
+            "also log to this project of Weights & Biases: PROJECT or ENTITY/PROJECT",
             FILES,
             metavar="PROJECT",
         ),

@@ -1,4 +1,4 @@
-"""The line on the terminal that shows how far a run is."""
+"""The line on the terminal that shows the progress of a run."""
 
 import shutil
 import sys
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Mapping
 
 WINDOW_SECONDS = 60.0
-"""Of training, which steps/s are measured over: those of a whole run hide what happens now."""
+"""The window of steps/s, in seconds of training: the current speed, not that of the whole run."""
 _SEPARATOR = " | "
 _TERMINAL_SECONDS, _FILE_SECONDS = 0.5, 60.0
 
 
 class ProgressLine:
-    """Draws one line over and over on a terminal, and a line a minute in a file.
+    """Redraws one line on a terminal, or writes a line per minute to a file.
 
     :param total: the environment steps of the run.
     :param shown: False draws nothing.
@@ -37,7 +37,7 @@ class ProgressLine:
         *,
         now: bool = False,
     ) -> None:
-        """Note how far the training is, and draw the line if it is time to.
+        """Record the progress of the run, and draw the line if it is due.
 
         :param train_seconds: time spent training, warm-up and evaluation excluded.
         :param figures: what to show, the most important first and the least important last.
@@ -62,7 +62,7 @@ class ProgressLine:
     def text(
         self, activity: str, env_step: int, figures: Mapping[str, str], columns: int | None
     ) -> str:
-        """Write the line; where the columns do not suffice, its end is left out, part by part."""
+        """Format the line; on a narrow terminal, the last parts are dropped."""
         *first, last = (f"{name} {value}" for name, value in figures.items())
         parts = [f"{activity} {env_step / self._total:.0%}", *first]
         if speed := self.steps_per_s:
@@ -87,7 +87,7 @@ class ProgressLine:
         print(f"{over}{message}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leave the line as it is; what is printed next begins below it."""
+        """Keep the line; later output starts below it."""
         if self._shown and self._on_terminal:
             print(file=sys.stderr, flush=True)
 

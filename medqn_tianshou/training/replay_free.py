@@ -40,7 +40,7 @@ class Learner(Protocol):
 
     @property
     def is_between_rollouts(self) -> bool:
-        """Whether its state has all there is."""
+        """Whether :meth:`state_dict` is the whole state now."""
 
     def act(self, obs_E: NDArray[Any], eps: float) -> NDArray[Any]:
         """Choose actions, epsilon-greedily."""
@@ -51,7 +51,7 @@ class Learner(Protocol):
         """Learn from the step that followed the last actions; return the loss of an update."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that later steps depend on."""
+        """Return the complete state."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned."""
@@ -219,7 +219,7 @@ class ReplayFreeTraining:
             ) from error
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the rest of the run depends on."""
+        """Return the complete state of the run."""
         self._writer.flush()
         return {
             "learner": self.learner.state_dict(),

@@ -1,4 +1,4 @@
-"""The replay buffer of a run within its memory: whether it fits, and what to do when it grows."""
+"""Fits the replay buffer of a run into memory, and evicts transitions as the process grows."""
 
 import ctypes
 import sys
@@ -86,7 +86,7 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
         try:
             CompactVectorReplayBuffer(size, **options).add(example)
         except ValueError as error:
-            remedy = f"is too little: {error}"
+            remedy = f"is too small: {error}"
             raise ConfigError("memory_cap", format_bytes(nbytes), remedy) from error
         buffer = CompactVectorReplayBuffer(size, **options)
         in_at_most = "" if cap is None else f", in at most {format_bytes(nbytes)}"
@@ -129,9 +129,9 @@ def check_replay(
 
 
 def replace_replay(own: CompactVectorReplayBuffer, found: CompactVectorReplayBuffer) -> None:
-    """Let the buffer of a checkpoint take the place of a run's own, within this machine's memory.
+    """Replace the content of a run's buffer by that of a checkpoint, within this machine's memory.
 
-    The object stays the run's own, which the collector and the logger keep.
+    The collector and the logger keep references to the run's buffer, so the object stays the same.
     """
     limit, before = own.max_bytes, len(found)
     vars(own).update(vars(found))
@@ -148,7 +148,7 @@ def replace_replay(own: CompactVectorReplayBuffer, found: CompactVectorReplayBuf
 def make_watch(
     settings: TrainingSettings, buffer: ReplayBuffer, rss: Callable[[], int]
 ) -> "MemoryWatch | None":
-    """Build the watch over the budget of a run, or over its cap; None where nothing can go."""
+    """Build the watch over a run's budget or cap; None if nothing can be evicted."""
     if not isinstance(buffer, CompactVectorReplayBuffer):
         return None
     if settings.memory is not None:
@@ -167,7 +167,7 @@ class MemoryWatch:
     :param cap: the most bytes that the process should need.
     :param rss: returns the resident bytes of the process now.
     :param flag: the flag that set the cap.
-    :param near: the share of the cap at which transitions go.
+    :param near: the fraction of the cap at which transitions are evicted.
     """
 
     def __init__(

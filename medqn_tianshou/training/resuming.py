@@ -30,7 +30,7 @@ def open_run(settings: TrainingSettings, options: RunOptions) -> tuple[RunFolder
         try:
             return RunFolder.create(options.logdir, *settings.run_names), True
         except OSError as error:
-            remedy = f"cannot hold run folders ({error.strerror or error}); name another"
+            remedy = f"cannot contain run folders ({error.strerror or error}); name another"
             raise ConfigError("logdir", options.logdir, remedy) from error
     try:
         if is_finished(folder):
@@ -79,7 +79,9 @@ def restore(
         if nbytes > limit.available:
             training.abandon()
             remedy = f"has {format_bytes(nbytes)} to load, and this {limit.source} has only "
-            remedy += f"{format_bytes(limit.available)} left; free some, or take another machine"
+            remedy += (
+                f"{format_bytes(limit.available)} left; free some memory, or use another machine"
+            )
             raise ConfigError("resume", path, remedy)
         try:
             state, replay = checkpoints.read(path)

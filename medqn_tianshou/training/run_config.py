@@ -70,12 +70,12 @@ _EARLIER_FOLDERS = {"medqn-r": "medqn-real"}
 
 
 class RunConfigError(ValueError):
-    """A folder without a readable ``config.json``; the text says why."""
+    """A folder without a readable ``config.json``; the message is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a run folder says of its run.
+    """The description of a run in its folder.
 
     :param family: None in run folders of versions that did not write it.
     :param arguments: the command line; None if the run was started from Python.
@@ -115,7 +115,7 @@ class RunConfig:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes a run this run: its names and all values."""
+        """The identity of a run: its names and all values."""
         values = {name: setting.value for name, setting in self.settings.items()}
         return {**{name: getattr(self, name) for name in NAMES}, **values}
 

@@ -101,7 +101,7 @@ class Summary:
 def best_and_final(rows: Sequence[ProgressRow], *, evaluated: bool) -> dict[str, Any]:
     """Find the best return, its environment step, and the final return.
 
-    The evaluation before the first update says nothing of what was learned, and does not count.
+    The evaluation before the first update does not count.
     """
     rows = [row for row in rows if row.gradient_step > 0]
     returns = (row.eval_return_mean if evaluated else row.train_return for row in rows)
@@ -143,7 +143,7 @@ class RunFolder:
                 run = cls(parent / (stem + suffix))
                 run.start_over()
                 return run
-        raise FileExistsError(f"{parent} holds a hundred runs of this second")
+        raise FileExistsError(f"{parent} contains a hundred runs of this second")
 
     def await_event_file(self) -> None:
         """Wait until a new event file would sort last: TensorBoard sorts by seconds in names."""
@@ -152,7 +152,7 @@ class RunFolder:
             time.sleep(0.02)
 
     def unlock(self) -> None:
-        """Let other processes in."""
+        """Release the lock."""
         self._close_tables()
         self._lock.release()
 
@@ -205,11 +205,11 @@ class RunFolder:
         self._append_to("episodes.csv", ["env_step", "return", "length"])
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a JSON file, whole or not at all."""
+        """Write a JSON file atomically."""
         write_json_atomically(self.path / name, content)
 
     def save_policy(self, name: str, parameters: dict[str, torch.Tensor]) -> None:
-        """Save a policy's parameters, whole or not at all."""
+        """Save a policy's parameters atomically."""
         with atomic_write(self.path / name) as file:
             file.write(parameter_bytes(parameters))
 

@@ -232,8 +232,8 @@ class RunLogger(Logger):
             self._cap_is_known = buffer.is_capped
             if buffer.is_capped:
                 self._line.write(
-                    f"replay buffer: its {format_bytes(buffer.max_bytes or 0)} hold "
-                    f"{len(buffer):,} transitions now, not {buffer.maxsize:,}; the oldest go first"
+                    f"replay buffer: {len(buffer):,} of {buffer.maxsize:,} transitions fit in "
+                    f"{format_bytes(buffer.max_bytes or 0)}; the oldest are evicted"
                 )
         probed = self._probe.measure(self.policy, self.env_step)
         train_return = self._train_return()

@@ -1,4 +1,4 @@
-"""The state of what trains, as plain data: policy and trainer."""
+"""The state of policy and trainer as plain data."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""The seeds of a run, and the states of the generators that a process has only one of."""
+"""The seeds of a run, and the states of the global random generators."""
 
 import random
 from collections.abc import Iterator
@@ -51,14 +51,14 @@ def seed_everything(seed: int) -> RunSeeds:
 
 
 class OwnRandomNumbers:
-    """Random numbers of an activity that must not disturb the others that use numpy's generator."""
+    """A separate stream of numpy's global random numbers, for one activity of a run."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.RandomState(np.random.MT19937(seed))
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Let numpy's global generator give these numbers as long as the context lasts."""
+        """Use this stream in numpy's global generator inside the context."""
         others = np.random.get_state(legacy=False)
         np.random.set_state(self._generator.get_state(legacy=False))
         try:

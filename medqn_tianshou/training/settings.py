@@ -1,4 +1,4 @@
-"""The settings of a run: all that decides how it learns, each value with its source."""
+"""The settings of a run, which determine how it learns, each value with its source."""
 
 import json
 from collections.abc import Mapping
@@ -31,13 +31,13 @@ Initialization = Literal["torch", "kaiming", "kaiming-output"]
 
 Head = Annotated[
     Literal["dqn", "qr", "c51", "iqn"],
-    Flag("what the network predicts: values, or distributions as QR-DQN, C51 or IQN", DQN),
+    Flag("what the network predicts: values, or distributions as in QR-DQN, C51 or IQN", DQN),
 ]
 
 REPLAY_FREE = ("pqn", "stream-q")
 """Algorithms without a replay buffer, which have a training loop of their own."""
 NAMES = ("task", "algo", "seed")
-"""What names a run; the values beside these have a source."""
+"""The settings that name a run; all other values have a source."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class TrainingSettings(ConsolidationSettings):
     summary: ClassVar[str]
     """The family's tasks in a few words."""
     description: ClassVar[str]
-    """What ``--help`` says of the family, with examples."""
+    """The description of the family in ``--help``, with examples."""
     default_task: ClassVar[str]
     process_nbytes: ClassVar[int]
-    """The memory of a run beside its replay buffer, with torch for the CPU: the measured peak
+    """The memory of a run without its replay buffer, with torch for the CPU: the measured peak
     (docs/results/memory), and a tenth more."""
     # Where these are no settings of the family.
     optimizer, max_grad_norm, return_window, head = "adam", 0.0, 100, "dqn"
@@ -118,12 +118,12 @@ class TrainingSettings(ConsolidationSettings):
 
     overlap: Annotated[
         bool,
-        Flag("collect the next steps during the update, with the weights from before it", SPEED),
+        Flag("collect the next steps during the update, with the weights before it", SPEED),
     ]
     threads: Annotated[
         int,
         Range(at_least=0, at_most=1024),
-        Flag("threads of torch on the CPU; 0: as many as torch chooses", SPEED),
+        Flag("number of CPU threads for torch; 0: torch's default", SPEED),
     ]
     replay: Annotated[
         Replay,
@@ -133,8 +133,8 @@ class TrainingSettings(ConsolidationSettings):
         int | None,
         Range(at_least=1, at_most=2**60),
         Flag(
-            "most bytes the whole process may take, e.g. 600M; the run plans its buffer by it, and "
-            "evicts the oldest transitions of a compact one at 90 % of it (default: no budget)",
+            "maximum memory of the whole process, e.g. 600M; the run plans its buffer accordingly, "
+            "and a compact buffer evicts its oldest transitions at 90% of it (default: no budget)",
             FILES,
             parse=memory_size,
         ),
@@ -143,9 +143,9 @@ class TrainingSettings(ConsolidationSettings):
         int | None,
         Range(at_least=1, at_most=2**60),
         Flag(
-            "most bytes the replay buffer may take, e.g. 800M or 1.5G (default: what is free); "
-            "compact stores as many transitions as fit, and evicts the oldest when the whole "
-            "process comes near the cap, unless that is less than a process without a buffer takes",
+            "maximum memory of the replay buffer, e.g. 800M or 1.5G (default: the free memory); "
+            "a compact buffer stores as many transitions as fit, and evicts the oldest when the "
+            "process nears the cap, unless the cap is below the size of a process without a buffer",
             FILES,
             parse=memory_size,
         ),
@@ -162,14 +162,14 @@ class TrainingSettings(ConsolidationSettings):
         self.check_consolidation()
         if self.head != "dqn":
             ours = "the distributional heads"
-            self.require(not self.dueling, "dueling", f"is not for {ours}; take --head dqn")
+            self.require(not self.dueling, "dueling", f"is not for {ours}; use --head dqn")
             self.require(not self.overlap, "overlap", f"is not for {ours}; leave it out")
             remedy = f"is for values; {ours} have a distance of their own, leave it out"
             self.require(self.consolidation_loss == "mse", "consolidation_loss", remedy)
         self.require(
             self.buffer_size >= self.batch_size,
             "buffer_size",
-            f"is less than a batch; take at least {self.batch_size} or a smaller --batch-size",
+            f"is less than a batch; use at least {self.batch_size} or a smaller --batch-size",
         )
 
     def require(self, condition: bool, setting: str, remedy: str) -> None:
@@ -216,7 +216,7 @@ class TrainingSettings(ConsolidationSettings):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes a run this run: its names and all values, as JSON has them."""
+        """The identity of a run: its names and all values, as in JSON."""
         names = field_specs(type(self)).keys() - {"sources"}
         return dict(json.loads(json.dumps({name: getattr(self, name) for name in names})))
 
@@ -227,7 +227,7 @@ class TrainingSettings(ConsolidationSettings):
 
     @property
     def warning(self) -> str | None:
-        """A doubt about the values that the user should know of."""
+        """A warning about the values for the user."""
         return None
 
     @property

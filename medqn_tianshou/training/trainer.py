@@ -19,7 +19,7 @@ SMOOTHED_UPDATES = 100
 
 
 class LeanTrainer(Trainer):
-    """Tianshou's trainer for off-policy learning; what is not logged is not computed.
+    """Tianshou's off-policy trainer; it computes only what it logs.
 
     It takes the same training steps and logs the same figures. It has no stopping function, and no
     progress bar of its own.
@@ -37,7 +37,7 @@ class LeanTrainer(Trainer):
         self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
 
     def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
-        """Start from step 0, with an evaluation, whose untrained policy is no best one."""
+        """Start from step 0, with an evaluation that does not set the best policy."""
         save_best, self.save_best_fn = self.save_best_fn, None
         release_code()  # of the compiler that numba has loaded by now
         with self._evaluating():

@@ -37,7 +37,7 @@ class MirroredWriter(SummaryWriter):
 
 
 class WandbMirror:
-    """A run on Weights & Biases. The first failure there is a warning, and training continues.
+    """A run on Weights & Biases. If W&B fails, the run warns once and continues.
 
     A row is sent when the next environment step begins. The run folder stores the last step sent:
     a resumed run, which repeats the steps since its checkpoint, does not send those again.
@@ -165,7 +165,7 @@ def open_wandb(
         problem = f"cannot be logged to ({reason_of(error)}); "
         if is_new:
             run.discard()
-            remedy = problem + "run `wandb login`, or take --wandb-mode offline"
+            remedy = problem + "run `wandb login`, or use --wandb-mode offline"
             raise ConfigError("wandb", project, remedy) from error
         remedy = problem + "the run continues without it"
         print(f"warning: --wandb {project} {remedy}", file=sys.stderr)

@@ -198,7 +198,7 @@ def test_a_target_is_met_up_to_its_limit(tmp_path):
         (["--parts", "bytes,tims"], "--parts: 'tims' is not a part; choose from bytes,full"),
         (["--quick"], "--quick: is not for docs/results/memory; name another --out"),
         (["--json", "{tmp}/foreign.json"], "is not a file of this version of the benchmark"),
-        (["--json", "{tmp}/quick.json"], "holds results of a quick run; name another --out"),
+        (["--json", "{tmp}/quick.json"], "contains results of a quick run; name another --out"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, flags, problem):

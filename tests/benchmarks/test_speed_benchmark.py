@@ -116,7 +116,7 @@ def test_a_floor_is_met_from_its_value_on():
     [
         (["--parts", "atari,minatr"], "--parts: 'minatr' is not a part; choose from atari,atari10"),
         (["--json", "{tmp}/foreign.json"], "is not a file of this version of the benchmark"),
-        (["--json", "{tmp}/quick.json"], "holds results of a quick run; name another --out"),
+        (["--json", "{tmp}/quick.json"], "contains results of a quick run; name another --out"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, flags, problem):

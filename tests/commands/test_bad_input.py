@@ -89,17 +89,17 @@ BAD = [
     (("atari",), "--env-backend gym", "--env-backend", "gym", "envpool"),
     (("atari",), "--sampling fake", "--sampling", "fake", "real"),
     # settings that contradict each other
-    (ENV_CLOCK, "--buffer-size 16", "--buffer-size", "16", "take at least 32"),
-    (ENV_CLOCK, "--n-step 32 --buffer-size 32", "--n-step", "32", "take at most 31"),
+    (ENV_CLOCK, "--buffer-size 16", "--buffer-size", "16", "use at least 32"),
+    (ENV_CLOCK, "--n-step 32 --buffer-size 32", "--n-step", "32", "use at most 31"),
     (ENV_CLOCK, "--steps 50 --warmup-steps 50", "--steps", "50", "exceed the 50"),
     (ENV_CLOCK, "--warmup-steps 8 --batch-size 32", "--warmup-steps", "8", "at least 32"),
     (("atari",), "--buffer-size 6", "--buffer-size", "6", "at least 7"),
     (("atari",), "--buffer-size 20", "--buffer-size", "20", "at least 32"),
     (("atari",), "--training-num 3", "--training-num", "3", "divisor"),
-    (("atari",), "--step-per-epoch 50", "--step-per-epoch", "50", "take 60"),
+    (("atari",), "--step-per-epoch 50", "--step-per-epoch", "50", "use 60"),
     (("atari",), "--update-per-step 0.001", "--update-per-step", "0.001", "at least 0.05"),
-    (("atari",), "--algo dqn --sampling uniform", "--sampling", "uniform", "take --algo medqn-r"),
-    (("atari",), "--algo dqn --lambda-end 2", "--lambda-end", "2", "take --algo medqn-r"),
+    (("atari",), "--algo dqn --sampling uniform", "--sampling", "uniform", "use --algo medqn-r"),
+    (("atari",), "--algo dqn --lambda-end 2", "--lambda-end", "2", "use --algo medqn-r"),
     (ENV_CLOCK, "--algo dqn --consolidation-epochs 2", "--consolidation-epochs", "2", "medqn-u"),
     # tasks, devices, files
     (("atari",), "--task QbertNoFrameskp-v4", "--task", "QbertNoFrameskp-v4", QBERT),
@@ -117,7 +117,7 @@ BAD = [
     (("atari",), "--resume-path a_file", "--resume-path", "a_file", "name another"),
     (("atari",), "--watch", "--watch", "needs a policy", "give --resume-path"),
     (("atari",), "--render 0.1", "--render", "0.1", "add --watch"),
-    (ALL, "--replay compact --memory-cap 500", "--memory-cap", "500 B", "take at least"),
+    (ALL, "--replay compact --memory-cap 500", "--memory-cap", "500 B", "use at least"),
     (ALL, "--replay raw --memory-cap 1K", "--buffer-size", "--memory-cap", "more memory"),
     (ALL, "--no-such-flag 1", "--no-such-flag", "unrecognized", "1"),
     (ALL, "--batch", "--batch", "unrecognized", "arguments"),
@@ -165,6 +165,6 @@ def test_uniform_states_of_frames_are_warned_of(capsys):
     train.parse_run(parser, AtariSettings, ["--sampling", "uniform"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: --sampling uniform")
-    assert "the paper takes real" in line
+    assert "the paper uses real" in line
     train.parse_run(parser, AtariSettings, [])
     assert capsys.readouterr().err == ""

@@ -75,7 +75,7 @@ def test_resume_passes_over_finished_runs_and_other_families(log, tmp_path, caps
     given = {"resume": type(tmp_path)("log")}
     parser = train.make_parser("lowdim", "medqn train lowdim")
     settings_class = train.SETTINGS_CLASSES["lowdim"]
-    with pytest.raises(train.ConfigError, match="holds no unfinished run of lowdim"):
+    with pytest.raises(train.ConfigError, match="contains no unfinished run of lowdim"):
         train._merge_with_run(parser, settings_class, dict(given))
     meant = log("MountainCar-v0", "20260101-120000", status="interrupted")
     assert train._merge_with_run(parser, settings_class, dict(given))[0]["resume"] == meant
@@ -94,7 +94,7 @@ def test_an_interrupted_run_prints_the_command_that_resumes_it(log, capsys, monk
         assert train.main("lowdim", flags) == 130
     last = capsys.readouterr().out.splitlines()[-1]
     command, _, folder = last.rpartition(" --resume ")
-    assert command.startswith("resume it: ")
+    assert command.startswith("to resume: ")
     assert command.endswith("medqn train lowdim")
     assert train.main("lowdim", ["--resume", folder, "--no-progress"]) == 0
     assert f"from {folder}/checkpoints" in capsys.readouterr().out

@@ -288,9 +288,9 @@ def test_bad_input_is_one_line(tmp_path, capsys, short_runs, monkeypatch):
     empty.mkdir()
     assert "argument RUNS:" in error_of(capsys, empty)
     error = error_of(capsys, results, "--metric", "eval", "--out", tmp_path)
-    assert error.endswith("argument --metric: eval is not in any of the runs; take --metric train")
+    assert error.endswith("argument --metric: eval is not in any of the runs; use --metric train")
     error = error_of(capsys, results, "--bounds", "Pong=0:1", "--out", tmp_path)
-    assert "argument --bounds: Pong is no task of these runs; they have Acrobot-v1" in error
+    assert "argument --bounds: Pong is not a task of these runs; they have Acrobot-v1" in error
     assert "LOW below HIGH" in error_of(capsys, results, "--bounds", "Acrobot-v1=1:0")
     assert "at least 100" in error_of(capsys, results, "--bootstrap", "5")
     (tmp_path / "file").touch()

@@ -140,7 +140,7 @@ BAD = [
     ("steps", "stebs", "settings.stebs = 300", "did you mean steps?"),
     ("steps = 300", "steps = 0", "argument --steps", "whole number of at least 1"),
     ("steps = 300", "steps = 90", "argument --steps: 90", "must exceed the 100 steps"),
-    ("steps = 300", "lambda-end = 2", "--lambda-end: 2", "take --algo medqn-u or medqn-r"),
+    ("steps = 300", "lambda-end = 2", "--lambda-end: 2", "use --algo medqn-u or medqn-r"),
     ("steps = 300", "seed = 3", "settings.seed = 3", "list it in seeds"),
     ("steps = 300", "logdir = 'x'", "settings.logdir = 'x'", "use --out"),
     ("steps = 300", "steps = []", "settings.steps = []", "axis without values"),

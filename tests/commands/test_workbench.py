@@ -137,7 +137,7 @@ def test_a_gif_has_a_frame_per_step(tmp_path, capsys, family):
     video = tmp_path / "out.gif"
     flags = ["--video", str(video), "--max-steps", "7", "--eps", "0.5", "--episodes", "4"]
     assert command.main(["play", str(run), *flags]) == 0
-    assert "7 steps, cut by --max-steps" in capsys.readouterr().out
+    assert "7 steps, truncated by --max-steps" in capsys.readouterr().out
     with Image.open(video) as gif:
         assert gif.n_frames == 7
         assert gif.info["duration"] == 10 * (100 // play.FRAMES_PER_SECOND[family])
@@ -193,7 +193,7 @@ def test_a_window_shows_a_frame_per_step(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
     run = make_run(tmp_path, "lowdim", "MountainCar-v0")
     assert command.main(["play", str(run), "--max-steps", "9", "--fps", "1000"]) == 0
-    assert "9 steps, cut by --max-steps" in capsys.readouterr().out
+    assert "9 steps, truncated by --max-steps" in capsys.readouterr().out
 
 
 def test_an_mp4_has_a_frame_per_step_and_a_codec_that_browsers_play(tmp_path):
@@ -213,7 +213,7 @@ def test_bad_policies_and_outputs_get_one_line(tmp_path, capsys, monkeypatch):
     run = make_run(tmp_path / "run", "lowdim")
     assert "does not exist" in error_of(capsys, "evaluate", tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    assert "holds no policy_best or policy_last file" in error_of(
+    assert "contains no policy_best or policy_last file" in error_of(
         capsys, "evaluate", tmp_path / "empty"
     )
     assert "neither a .gif nor an .mp4" in error_of(capsys, "play", run, "--video", "a.avi")

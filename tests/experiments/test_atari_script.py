@@ -220,7 +220,7 @@ def error_of(error_line):
         ("--algo dqn --sampling uniform", ["--sampling", "uniform", "--algo medqn-r"]),
         ("--step-per-epoch 50", ["--step-per-epoch", "50", "take 60"]),
         ("--render 0.1", ["--render", "0.1", "--watch"]),
-        ("--memory-cap 10K", ["--memory-cap", "10.0 kB", "take at least"]),
+        ("--memory-cap 10K", ["--memory-cap", "10.0 kB", "use at least"]),
         ("--replay raw --memory-cap 10K", ["--buffer-size", "100000", "smallest, 32"]),
         ("--replay zip", ["--replay", "zip", "compact"]),
         ("--no-such-flag 1", ["--no-such-flag"]),
@@ -253,7 +253,7 @@ def test_a_buffer_over_the_cap_is_refused_with_the_largest_size_that_fits(
 def test_a_compact_buffer_over_the_cap_goes_on_with_what_fits(capsys, tmp_path, run_folder):
     flags = [*SHORT, "--logdir", str(tmp_path), "--memory-cap", "150K", "--no-progress"]
     assert main([*flags, "--epoch", "1", "--step-per-epoch", "600"]) == 0
-    said = re.search(r"its 150.0 kB hold (\d+) transitions now, not 300", capsys.readouterr().err)
+    said = re.search(r"(\d+) of 300 transitions fit in 150.0 kB", capsys.readouterr().err)
     summary = json.loads((run_folder(tmp_path) / "summary.json").read_text())
     assert 8 <= int(said[1]) < 300
     assert summary["buffer_transitions"] < 300

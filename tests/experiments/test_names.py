@@ -68,7 +68,7 @@ def test_steps_of_atari_are_epochs(flags, epochs, length):
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        ("--steps 250000", "steps=250000 has no whole number of epochs of 100000; take 200000 or"),
+        ("--steps 250000", "steps=250000 has no whole number of epochs of 100000; use 200000 or"),
         ("--steps 200000 --epoch 2", "steps=200000 is the run's length, as is --epoch"),
     ],
 )

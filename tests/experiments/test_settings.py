@@ -120,7 +120,7 @@ def test_choices_are_those_of_the_code_they_are_for(declared, meant):
         ({"batch_size": True}, "batch_size", "must be a whole number"),
         ({"double": 1}, "double", "must be a bool"),
         ({"replay": "zip"}, "replay", "choose from compact, raw"),
-        ({"buffer_size": 20}, "buffer_size", "take at least 32"),
+        ({"buffer_size": 20}, "buffer_size", "use at least 32"),
         ({"training_num": 3}, "training_num", "choose a divisor"),
         ({"bufer_size": 20}, "bufer_size", "did you mean buffer_size?"),
         ({"algo": "sarsa"}, "algo", "choose from medqn-r, dqn"),

@@ -67,7 +67,7 @@ def test_the_entry_point_as_process_1_writes_a_checkpoint_on_sigterm(tmp_path):
         try:
             # Of the outer processes only unshare is ours to know; its child is the run.
             for line in process.stdout:
-                if line.startswith("watch it"):
+                if line.startswith("monitor"):
                     break
             (child,) = psutil.Process(process.pid).children()
             end = time.monotonic() + LONGEST

@@ -146,7 +146,7 @@ def test_an_index_that_holds_nothing_is_an_error():
     buffer.add(step(0, 1), buffer_ids=[1])
     for index in (0, 6, [5, 6]):
         for read in (buffer.__getitem__, buffer.next, lambda i: buffer.get(i, "obs")):
-            with pytest.raises(IndexError, match="holds no transition"):
+            with pytest.raises(IndexError, match="contains no transition"):
                 read(index)
     assert buffer[5].obs == 0
 

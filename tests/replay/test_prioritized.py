@@ -78,7 +78,7 @@ def test_every_step_is_that_of_tianshous_buffer(game):
 def test_priorities_stay_with_their_transitions_below_a_cap(game):
     """Transitions are evicted early and move to other indices; each is known by its reward."""
     probe = game.make(CompactPrioritizedVectorReplayBuffer, **PRIORITIES, max_bytes=1)
-    with pytest.raises(ValueError, match="max_bytes=1 cannot hold") as error:
+    with pytest.raises(ValueError, match="max_bytes=1 is too small") as error:
         Play(game, probe).step()
     cap = int(1.3 * int(str(error.value).split()[-1]))
     buffer = game.make(CompactPrioritizedVectorReplayBuffer, **PRIORITIES, max_bytes=cap)
@@ -125,7 +125,7 @@ def test_less_memory_drops_the_priorities_of_what_it_evicts():
 def test_priorities_count_for_the_limit_in_bytes():
     buffer = CompactPrioritizedVectorReplayBuffer(1000, 1, **PRIORITIES, max_bytes=20_000)
     assert buffer.nbytes >= 16 * 1000
-    with pytest.raises(ValueError, match="max_bytes=20000 cannot hold"):
+    with pytest.raises(ValueError, match="max_bytes=20000 is too small"):
         buffer.add(step(np.zeros(100), np.zeros(100)))
     plain = CompactVectorReplayBuffer(1000, 1, max_bytes=20_000)
     plain.add(step(np.zeros(100), np.zeros(100)))
@@ -273,14 +273,14 @@ def save_changed(path, change):
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
 def test_wrong_priorities_in_a_file_are_the_documented_error(tmp_path, name, value):
     save_changed(tmp_path / "replay", lambda content: content.update({name: value}))
-    with pytest.raises(ReplayFileError, match=r"not a sound (prioritized )?replay buffer"):
+    with pytest.raises(ReplayFileError, match=r"not a valid (prioritized )?replay buffer"):
         CompactPrioritizedVectorReplayBuffer.load(tmp_path / "replay")
 
 
 @pytest.mark.parametrize("name", [*WRONG, "weight_norm"])
 def test_missing_priorities_in_a_file_are_the_documented_error(tmp_path, name):
     save_changed(tmp_path / "replay", lambda content: content.pop(name))
-    with pytest.raises(ReplayFileError, match=r"not a sound (prioritized )?replay buffer"):
+    with pytest.raises(ReplayFileError, match=r"not a valid (prioritized )?replay buffer"):
         CompactPrioritizedVectorReplayBuffer.load(tmp_path / "replay")
 
 

@@ -107,11 +107,11 @@ def test_a_capped_reservoir_is_still_a_sample_of_the_whole_past():
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"states": np.zeros(3, np.uint8)}, "cut off"),
-        ({"seen": 3}, "not sound"),
+        ({"states": np.zeros(3, np.uint8)}, "truncated"),
+        ({"seen": 3}, "invalid"),
         ({"capacity": 21}, "do not fit"),
         ({"dtype": "|O"}, "do not fit"),
-        ({"sizes": np.array([10**9])}, "cut off|not sound"),
+        ({"sizes": np.array([10**9])}, "truncated|invalid"),
     ],
 )
 @pytest.mark.parametrize("space", [LINE, FRAMES], ids=str)
@@ -125,7 +125,7 @@ def test_a_state_that_is_not_sound_is_refused(space, change, error):
 def test_bad_arguments_are_named():
     for options, error in (
         ({"capacity": 0}, "capacity=0 must be at least 1"),
-        ({"capacity": 1, "max_bytes": 10}, "max_bytes=10 holds no state; take at least"),
+        ({"capacity": 1, "max_bytes": 10}, "max_bytes=10 is too small for one state; use at least"),
     ):
         with pytest.raises(ValueError, match=error):
             ReservoirStateSampler(observation_space=LINE, **options)

@@ -39,12 +39,12 @@ def test_a_reservoir_has_a_size_and_other_samplers_have_none():
         ({"head": "iqn", "overlap": True}, "overlap=True is not for the distributional heads"),
         ({"head": "c51", "consolidation_loss": "kl"}, "have a distance of their own"),
         ({"algo": "medqn-r", "drift": 0.1}, "add --lambda auto"),
-        ({"algo": "dqn", "lambda_schedule": "auto"}, "has no use with --algo dqn"),
+        ({"algo": "dqn", "lambda_schedule": "auto"}, "has no effect with --algo dqn"),
         (
             {"algo": "medqn-r", "lambda_schedule": "auto", "lambda_start": 0.0},
             "not within 0.001 to 8",
         ),
-        ({"algo": "dqn", "sampling": "reservoir"}, "has no use with --algo dqn"),
+        ({"algo": "dqn", "sampling": "reservoir"}, "has no effect with --algo dqn"),
         ({"algo": "medqn-r", "sampling": "reservoir", "state_buffer_size": 0}, "at least 1"),
     ],
 )

@@ -76,12 +76,12 @@ def test_a_budget_limits_the_buffer_and_watches_the_process():
 def test_the_command_prints_the_plan_or_refuses(capsys, tmp_path):
     flags = ["train", "lowdim", "--steps", "1100", "--no-progress", "--logdir", str(tmp_path)]
     assert main([*flags, "--memory", "5G"]) == 0
-    assert "memory: 5.00 GB, kept to 90% of it" in capsys.readouterr().out
+    assert "memory: 5.00 GB, the run uses at most 90%" in capsys.readouterr().out
     with pytest.raises(SystemExit) as stopped:
         main([*flags, "--memory", "50M"])
     assert stopped.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "argument --memory: 50.0 MB is too little" in line
+    assert "argument --memory: 50.0 MB is too small" in line
     assert "the smallest that works is" in line
 
 

@@ -82,9 +82,9 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path, algo):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"buffer_size": 100}, "buffer_size=100 has no use with --algo pqn"),
-        ({"eval_every": 100}, "has no use with --algo pqn"),
-        ({"sampling": "reservoir"}, "has no use with --algo pqn"),
+        ({"buffer_size": 100}, "buffer_size=100 has no effect with --algo pqn"),
+        ({"eval_every": 100}, "has no effect with --algo pqn"),
+        ({"sampling": "reservoir"}, "has no effect with --algo pqn"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(options, error):

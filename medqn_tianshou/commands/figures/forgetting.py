@@ -110,8 +110,9 @@ def page_text(changes: AllChanges, command: str, machine: str) -> str:
     listing = "\n".join(table(header, rows))
     return f"""# {read_figure(FILE).title}
 
-The greedy action at the state {STATE[0].tolist()}, logged after every update. The paper calls
-action 1 optimal there; the greedy action of a method that forgets changes again and again.
+The figure shows the greedy action at the state {STATE[0].tolist()}, logged after every
+update. If a method forgets, its greedy action keeps changing. According to the paper, action 1 is
+optimal in this state.
 
 {listing}
 ![Greedy action over training, seed 0](fig2.png)

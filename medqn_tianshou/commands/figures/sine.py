@@ -21,6 +21,7 @@ from medqn_tianshou.algorithm.networks import MLPQNetwork
 from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.command import check_out
 from medqn_tianshou.commands.report.curves import mean_and_error
+from medqn_tianshou.commands.report.style import STYLE
 from medqn_tianshou.commands.report.tables import table, write_csv
 from medqn_tianshou.experiments.sine import (
     GRID_POINTS,
@@ -36,8 +37,8 @@ from medqn_tianshou.experiments.sine import (
 
 COUNT = number(int, at_least=1)
 TITLE = "# Figure 1: a sine function, learned in two stages"
-# Colour and line width; stage 1 is wider, to show where stage 2 covers it.
-STAGE_LINES = {1: ("#e58a45", 3.2), 2: ("#1f6fb4", 1.7)}
+# Colour (not that of an algorithm) and line width; stage 1 is wider, so that it stays visible.
+STAGE_LINES = {1: ("#E69F00", 3.2), 2: ("#000000", 1.7)}
 # For each seed, the network as it was at the end of each stage.
 Runs = Sequence[Sequence[MLPQNetwork]]
 
@@ -68,8 +69,8 @@ def describe(errors: Sequence[float]) -> str:
 
 def draw(path: Path, learned: Mapping[str, Runs]) -> None:
     """Draw the figure: a panel per method."""
-    with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(10, 3.9), layout="constrained")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, 3.3), layout="constrained")
         panels = figure.subplots(1, len(learned), sharey=True)
         for letter, axis, (method, runs) in zip("ab", panels, learned.items(), strict=True):
             axis.set_title(f"({letter}) {METHODS[method]}")
@@ -84,7 +85,7 @@ def draw(path: Path, learned: Mapping[str, Runs]) -> None:
 def draw_panel(axis: Axes, runs: Runs) -> None:
     """Draw the sine and what was learned: the first seed bold, the others faint behind it."""
     x_B1 = grid(STAGES[1][0], STAGES[2][1])
-    axis.axvline(STAGES[1][1], color="#1f6fb4", linestyle=":", linewidth=1.4)
+    axis.axvline(STAGES[1][1], color="#666666", linestyle=":", linewidth=1.4)
     axis.plot(x_B1, true_function(x_B1), color="#bbbbbb", linewidth=6, label="true function")
     for stage, (colour, width) in STAGE_LINES.items():
         for learned in runs[1:]:
@@ -107,19 +108,19 @@ def readme_text(*, seeds: int, command: str, errors: str) -> str:
 ![The sine and what was learned after each stage](fig1.png)
 
 A network learns y = sin(πx) from x in [0, 1] (stage 1), then from x in [1, 2] (stage 2). With
-consolidation, stage 2 also keeps it close to its target network, a copy from the end of stage 1,
-on inputs sampled uniformly within the bounds of those of stage 1. No sample is
-stored. Bold: seed 0.
+consolidation, the loss of stage 2 also keeps the network close to its target network, a copy from
+the end of stage 1, on inputs sampled uniformly within the bounds of stage 1. No sample is stored.
+Bold lines show seed 0.
 
 The error is the mean squared error on {GRID_POINTS:,} evenly spaced inputs of the interval.
 After each stage, the {statistic}:
 
 {errors}
 
-Where a curve is flat over much of [1, 2], no ReLU unit of the last hidden layer is active. No
-gradient reaches the hidden weights from there, with or without consolidation.
+If a curve is flat over much of [1, 2], no ReLU unit of the last hidden layer is active there, so
+no gradient reaches the hidden weights, with or without consolidation.
 
-Made by `{command}`
+Command: `{command}`
 with {used}; Python {platform.python_version()}, torch {torch.__version__}, \
 numpy {np.__version__}.
 The table is computed from [errors.csv](errors.csv).
@@ -130,7 +131,7 @@ def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__)
     for flags, kind, default, text in (
-        (["--seeds"], COUNT, 5, "run seeds 0 to this minus 1; the figure shows seed 0"),
+        (["--seeds"], COUNT, 5, "number of seeds, counted from 0; bold lines show seed 0"),
         (["--updates", "--budget"], COUNT, UPDATES_PER_STAGE, "updates in each of the two stages"),
     ):
         help_text = f"{text} (default: %(default)s)"

@@ -1,8 +1,8 @@
-"""Tables and figures from runs: learning curves, scores over tasks, return against memory and time.
+"""Make tables and figures from runs: learning curves, scores, return against memory and time.
 
 Intervals are 95% bootstrap intervals over runs; IQM, optimality gap and probability of improvement
-are rliable's. The folder of the report has README.md, each figure as PNG and SVG, each table as
-CSV. RUNS are run folders, folders to search for them, and raw/ folders of `medqn reproduce`.
+are those of rliable. The report is a folder with README.md, each figure as PNG and SVG, and each
+table as CSV. RUNS may also be the raw/ folders of `medqn reproduce`.
 
 Examples:
   %(prog)s log
@@ -36,16 +36,16 @@ HELP = {
     "--bounds": "returns that count as 0 and 1, once per task (default: random and human player "
     "for evaluations in Atari, else the lowest and highest final return of the runs)",
     "--bootstrap": "resamples per interval (default: 2000)",
-    "--seed": "of the resamples (default: 0)",
+    "--seed": "random seed of the resamples (default: 0)",
     "--title": "heading of the page (default: Report)",
-    "--unfinished": "include unfinished runs, up to where they got",
+    "--unfinished": "include unfinished runs, up to their last step",
 }
 
 
 def make_parser(prog: str | None = None) -> Parser:
     """Build the command line."""
     parser = Parser(prog=prog, description=__doc__.replace("95%", "95%%"))
-    text = "run folders, folders to search for them, or tasks, whose runs in log are taken"
+    text = "run folders, folders to search for them, or tasks (uses their runs in log)"
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help=text)
     flags: dict[str, dict[str, Any]] = {
         "--out": {"type": Path, "default": Path("report")},
@@ -91,13 +91,15 @@ def _report(parser: Parser, args: argparse.Namespace, command: str) -> None:
     )
     curves, without = read_curves(runs, options)
     if not curves:
-        remedy = "take --metric train" if options.metric == "eval" else "name others"
+        remedy = "use --metric train" if options.metric == "eval" else "name others"
         parser.bad("--metric", options.metric, f"is not in any of the runs; {remedy}")
     groups, twice = group_runs([run for run in runs if run.name in curves])
     tasks = {task for task, _ in groups}
     for task in options.bounds:
         if task not in tasks:
-            parser.bad("--bounds", task, f"is no task of these runs; they have {', '.join(tasks)}")
+            parser.bad(
+                "--bounds", task, f"is not a task of these runs; they have {', '.join(tasks)}"
+            )
     left_out += [*without, *twice]
     analysis = Analysis(groups, curves, options)
     write_report(args.out, analysis, left_out, title=args.title, command=command)
@@ -119,7 +121,9 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
         except argparse.ArgumentTypeError as error:
             parser.error(f"argument RUNS: {error}")
         if not found:
-            parser.bad("RUNS", folder, "holds no run; name run folders such as log/TASK/ALGO/SEED")
+            parser.bad(
+                "RUNS", folder, "contains no run; name run folders such as log/TASK/ALGO/SEED"
+            )
         files += found
     runs, left_out = read_runs(files)
     if not args.unfinished:

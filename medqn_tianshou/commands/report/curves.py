@@ -14,8 +14,7 @@ GRID_POINTS = 400
 RELEASED_WINDOW = 100
 """Training episodes that the authors' released analysis averages over for its tables."""
 SMOOTHING_TEXT = (
-    "smoothed by a symmetric exponential average of the returns before and after "
-    f"(decay: 1 of {GRID_POINTS} grid steps)"
+    f"smoothed by a symmetric exponential average (decay: 1 of {GRID_POINTS} grid steps)"
 )
 
 

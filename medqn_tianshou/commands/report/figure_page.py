@@ -17,9 +17,7 @@ from medqn_tianshou.experiments.figures import Figure
 
 OPTIONS = Options(metric="train")
 PANEL = (6.2, 3.6)
-RELEASED_HEADER = (
-    "last 100 episodes, as the released analysis has it: mean ± standard error (ddof 0)"
-)
+RELEASED_HEADER = "last 100 episodes, as in the released analysis: mean ± standard error (ddof 0)"
 Cell = tuple[str, str]
 """The label of a line, and the values of what was tuned."""
 

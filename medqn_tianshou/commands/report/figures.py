@@ -26,7 +26,7 @@ from medqn_tianshou.training.memory import MB
 
 
 class Cost(NamedTuple):
-    """What a return is held against: a field of :class:`RecordedRun`."""
+    """What a return is plotted against: a field of :class:`RecordedRun`."""
 
     name: str
     title: str
@@ -190,8 +190,8 @@ def _draw_aggregates(path: Path, analysis: Analysis) -> None:
 
 
 def _draw_improvements(path: Path, analysis: Analysis) -> None:
-    note = "Share of pairs of runs in which the first ends above the second, ties half, mean over "
-    note += "tasks. Bars: 95% stratified bootstrap intervals."
+    note = "Probability that a run of the first ends above a run of the second (ties count half), "
+    note += "mean over tasks. Bars: 95% stratified bootstrap intervals."
     tasks = list(dict.fromkeys(task for pair in analysis.improvements for task in pair.tasks))
     count = len(analysis.improvements)
     size = (6.5, 0.34 * count + 1.0)

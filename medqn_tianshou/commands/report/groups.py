@@ -103,7 +103,7 @@ def _write(value: Any) -> str:
 
 
 def _newest_of_each_seed(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[LeftOut]]:
-    """Keep one run of each seed: twice the same run would make intervals narrower than they are."""
+    """Keep one run of each seed: duplicates would make intervals too narrow."""
     kept, left_out = [], []
     for same in _by(runs, lambda run: run.seed).values():
         *older, newest = sorted(same, key=lambda run: (run.started, run.name))

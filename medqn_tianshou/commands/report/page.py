@@ -39,11 +39,11 @@ def write_report(
         *_improvement_section(analysis),
         *_cost_section(analysis, figures),
         *(["## Left out", "", *names, ""] if names else []),
-        "## Made by",
+        "## Command",
         "",
         f"    {one_line(command)}",
         "",
-        f"Tables: {', '.join(files)}. Each figure is here as SVG, too. "
+        f"Tables: {', '.join(files)}. Each figure is also available as SVG. "
         f"medqn-tianshou {version('medqn-tianshou')}, rliable {version('rliable')}, "
         f"numpy {version('numpy')}; bootstrap seed {analysis.options.seed}.",
     ]
@@ -99,8 +99,8 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
     tasks = analysis.shared_tasks
     lines = ["## Over tasks", ""]
     if not tasks:
-        reason = "no task was run by every algorithm and with different returns"
-        return [*lines, f"Nothing is aggregated: {reason}.", ""]
+        reason = "no task has runs of every algorithm with different returns"
+        return [*lines, f"There are no aggregates: {reason}.", ""]
     scales = {task: scale for task in tasks if (scale := analysis.scales[task]) is not None}
     rows = [
         [label, *(_write(found[name], 2) for name in AGGREGATES)]
@@ -109,13 +109,14 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
     lines += [
         *table(["", *AGGREGATES], rows),
         *_protocol(analysis, tasks),
-        "Of final returns as scores. IQM: mean of the middle half of all runs. Mean and median: of "
-        "the tasks' means. Optimality gap: how far scores stay below 1 on average; lower is "
-        "better. Each task counts the same, however many runs it has; intervals resample the runs "
-        "of each task by themselves (rliable's stratified bootstrap).",
+        "The aggregates are over scores, which are scaled final returns. IQM is the mean of the "
+        "middle half of all runs. Mean and median are over the means of the tasks. The optimality "
+        "gap is the mean distance of scores below 1; lower is better. Tasks have equal weight, "
+        "however many runs they have. The intervals are those of rliable's stratified bootstrap, "
+        "which resamples the runs of each task separately.",
         "",
         *table(
-            ["task", "0 is", "1 is", "namely"],
+            ["task", "score 0", "score 1", "source"],
             [
                 [task, f"{scale.low:,g}", f"{scale.high:,g}", scale.reason]
                 for task, scale in scales.items()
@@ -123,12 +124,12 @@ def _aggregate_section(analysis: Analysis) -> list[str]:
         ),
     ]
     if not all(scale.is_absolute for scale in scales.values()):
-        lines += ["Scores by the lowest and highest run compare within this report only.", ""]
+        lines += ["Scores based on these runs are comparable only within this report.", ""]
     if any(scale.reason == HUMAN for scale in scales.values()):
         lines += [f"Random and human player: {load_settings('atari_scores')['source']}.", ""]
     missing = [task for task in analysis.tasks if task not in tasks]
     if missing:
-        reason = "not run by every algorithm, or with equal returns only"
+        reason = "without runs of every algorithm, or with equal returns"
         lines += [f"Left out here: {_names(missing)} ({reason}).", ""]
     return [*lines, *picture("aggregates.png", "Aggregates over tasks with 95% intervals")]
 
@@ -146,8 +147,9 @@ def _improvement_section(analysis: Analysis) -> list[str]:
         "",
         *table(["", "probability [95%]", "tasks"], rows),
         *_protocol(analysis, tasks),
-        "Share of pairs of runs, one of each, in which the first has the higher final return; ties "
-        "count half; mean over tasks. 0.5 is no difference.",
+        "The probability that a run of the first algorithm has a higher final return than a run of "
+        "the second, over all pairs of runs. Ties count half; tasks have equal weight. 0.5 means "
+        "no difference.",
         "",
         *picture("improvement.png", "Probability of improvement with 95% intervals"),
     ]
@@ -171,10 +173,10 @@ def _cost_section(analysis: Analysis, figures: Sequence[str]) -> list[str]:
         "",
         *table(header, rows),
         *_protocol(analysis, analysis.tasks),
-        "Means over runs. Replay is the buffer at the end of the run. Peak RSS is of the whole "
-        "process: where replay is small, it is that of the libraries. Training time leaves out "
-        "warm-up and evaluation; it compares only where runs had the same machine to themselves "
-        f"(here: {_names(machines)}).",
+        "The table shows means over runs. Replay is the size of the buffer at the end of the run. "
+        "Peak RSS is that of the whole process; if replay is small, most of it is libraries. "
+        "Training time excludes warm-up and evaluation, and is comparable only between runs that "
+        f"had the same machine to themselves (here: {_names(machines)}).",
         "",
     ]
     for cost in COSTS:

@@ -105,7 +105,7 @@ def short_name(task: str) -> str:
 
 
 def count_runs(counts: Sequence[int]) -> str:
-    """Say how many runs each algorithm has, and what little that allows."""
+    """Describe how many runs each algorithm has, with a warning if they are few."""
     low, high = min(counts), max(counts)
     text = f"{low} to {high}" if low < high else str(low)
     text += " run" if high == 1 else " runs"

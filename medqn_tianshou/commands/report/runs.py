@@ -36,7 +36,7 @@ _NAMES_BY_SAMPLING = {
 }
 UNFINISHED = "unfinished"
 _NEEDED = {"eps_train", "eps_train_final", "eps_decay_steps"}
-# What a damaged or foreign file may raise while it is read.
+# The errors that reading a damaged or foreign file may raise.
 _UNREADABLE = (OSError, MemoryError, *UNSOUND)
 
 

@@ -17,7 +17,7 @@ from medqn_tianshou.commands.report.curves import Array
 from medqn_tianshou.commands.report.protocol import protocol_lines, short_name
 
 STYLE: Any = {
-    "text.parse_math": False,  # a name is no formula
+    "text.parse_math": False,  # names may contain dollar signs
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -36,13 +36,13 @@ _MARKERS = "osD^vPX<>"
 _COLUMNS = 3
 _PANEL = (3.5, 2.5)
 _SWARM_PLACES = 40
-"""Dots of a swarm that are nearer than this part of its axis would cover each other."""
+"""Dots of a swarm that are closer than this fraction of the axis would overlap."""
 WITH_SEPARATORS = FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "\N{MINUS SIGN}"))
-"""Writes the numbers of an axis as 1,000."""
+"""Formats the numbers of an axis with thousands separators."""
 _LETTERS_PER_INCH = 16
-"""Of the text below a figure, also where the letters are wide."""
+"""Width of the text below a figure; wide letters fit as well."""
 MOST_LINES = 4
-"""A protocol with more lines is left to ``protocol.csv``."""
+"""Figures refer to ``protocol.csv`` for a protocol with more lines."""
 
 
 def look_of(analysis: Analysis, label: str) -> tuple[str, str]:
@@ -55,9 +55,9 @@ def look_of(analysis: Analysis, label: str) -> tuple[str, str]:
 
 
 def swarm(values: Array, low: float, high: float) -> Array:
-    """Return the places of dots that would overlap: 0, 1, -1, 2 and so on across their axis.
+    """Return the offsets that keep dots from overlapping: 0, 1, -1, 2 and so on, off their axis.
 
-    :param low: the lower end of the axis of the values, as ``high`` is the upper one.
+    :param low: the lower end of the axis of the values; ``high`` is the upper end.
     """
     taken: dict[int, int] = {}
     places = np.zeros(len(values))

@@ -48,7 +48,7 @@ _ESCAPES = str.maketrans(
 
 
 def escape(text: str) -> str:
-    """Write a name, which may be a stranger's, as text of Markdown: no HTML, cells, code, links."""
+    """Escape a name from an untrusted file for Markdown: no HTML, cells, code, links."""
     return text.translate(_ESCAPES).replace("](", "&#93;(")
 
 

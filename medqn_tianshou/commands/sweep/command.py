@@ -1,8 +1,8 @@
-"""Run tasks x algorithms x settings x seeds, as a small file lists them.
+"""Run tasks x algorithms x settings x seeds from a small file.
 
-Each run is a process of its own. A run that fails is resumed from its checkpoint. The same command
-resumes an interrupted sweep; finished runs are not run again. Ray places the runs by memory and
-threads, if the extra `sweep` is installed; otherwise they run one after another. An example file:
+Each run is a separate process. A run that fails is resumed from its checkpoint. The same command
+resumes an interrupted sweep and skips finished runs. With the extra `sweep`, Ray schedules the runs
+by memory and threads; otherwise they run one after another. An example file:
 
   family = "lowdim"
   tasks = ["MountainCar-v0", "Catcher"]
@@ -53,11 +53,14 @@ def make_parser(prog: str | None = None) -> Parser:
         "--out", type=Path, help="the folder of the sweep (default: log/sweeps/NAME)"
     )
     parser.add_argument(
-        "--study", nargs="+", metavar="NAME", help="only these of the file's studies (default: all)"
+        "--study",
+        nargs="+",
+        metavar="NAME",
+        help="run only these studies of the file (default: all)",
     )
     for flag, text in (
-        ("--dry-run", "list the runs and what they take; run nothing"),
-        ("--no-ray", "run processes of this machine, without Ray"),
+        ("--dry-run", "list the runs and their resources; run nothing"),
+        ("--no-ray", "run local processes, without Ray"),
     ):
         parser.add_argument(flag, action="store_true", help=text)
     add_runner_arguments(parser, jobs="as many as fit; without Ray: 1")
@@ -125,13 +128,13 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
     for run in failed:
         print(
             f"{parser.prog}: {run.plan.name} failed after {run.attempts} attempts: {run.reason}\n"
-            f"  {run.plan.typed}\n  what it printed: {run.output}",
+            f"  {run.plan.typed}\n  output: {run.output}",
             file=sys.stderr,
         )
     print(f"{len(plans) - len(failed)} of {len(plans)} runs finished: {out / 'runs'}")
     if len(failed) < len(plans):
         command = f"{installed_command('medqn')} report {out / 'runs'} --out {out / 'report'}"
-        print(f"report them: {command}")
+        print(f"to report: {command}")
     return 1 if failed else 0
 
 
@@ -154,5 +157,5 @@ def _check_same_runs(parser: Parser, plans: Sequence[RunPlan], out: Path) -> Non
             except RunConfigError:
                 changed = f"{path} cannot be read"
             if changed:
-                problem = f"holds {plan.name} with other settings: {changed}; name another"
+                problem = f"contains {plan.name} with other settings: {changed}; name another"
                 parser.bad("--out", out, problem)

@@ -1,4 +1,4 @@
-"""What runs the runs: processes of this machine, or Ray, here or on a cluster."""
+"""Executors of runs: local processes, or Ray, on this machine or on a cluster."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ OBJECT_STORE_NBYTES = 80_000_000
 
 
 class RayError(Exception):
-    """Ray cannot be used; the text is for the user."""
+    """Ray cannot be used; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class LocalExecutor:
             process.wait()
 
     def close(self) -> None:
-        """Kill all that is left."""
+        """Kill all remaining processes."""
         for _, process in self._processes.values():
             process.kill()
             process.wait()
@@ -213,14 +213,14 @@ def add_runner_arguments(parser: Parser, *, jobs: str) -> None:
         "--retries",
         type=number(int, at_least=0),
         default=2,
-        help="how often to try a failed run again, from its checkpoint (default: 2)",
+        help="how often to retry a failed run from its checkpoint (default: 2)",
     )
 
 
 def make_executor(
     plans: Sequence[RunPlan], *, jobs: int | None, address: str | None, use_ray: bool
 ) -> Executor:
-    """Build what runs the runs.
+    """Build the executor.
 
     :param jobs: how many at a time; None is one on this machine, and as many as fit on Ray.
     :param address: a Ray cluster; None is this machine.

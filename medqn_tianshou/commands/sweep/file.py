@@ -87,7 +87,7 @@ class Sweep:
                 raise SweepFileError(f"run {' '.join(where)}: {error}") from None
 
     def _check_count(self, out: Path) -> None:
-        """Say at once what very many runs would take, as planning them takes long."""
+        """Reject a sweep with too many runs before planning them, which takes long."""
         cells = sum(len(list(islice(self._settings_of(a), MOST_RUNS))) for a in self.algorithms)
         count = cells * len(self.tasks) * len(self.seeds)
         if count <= MOST_RUNS:
@@ -95,7 +95,7 @@ class Sweep:
         first = next(self._plans_of(out, self.seeds[0], self.tasks[0], self.algorithms[0]))
         raise SweepFileError(
             f"has {count:,} runs, the first of {first.env_steps:,} env steps and "
-            f"{format_bytes(first.memory_nbytes)}; at most {MOST_RUNS:,} fit one sweep: take fewer "
+            f"{format_bytes(first.memory_nbytes)}; at most {MOST_RUNS:,} fit one sweep: use fewer "
             "seeds or values"
         )
 

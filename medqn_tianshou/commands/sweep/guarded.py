@@ -60,7 +60,7 @@ def _wait_until_free(folder: Path) -> None:
 
 
 def _keep_nice() -> None:
-    """Let ``nice medqn sweep`` count: Linux shares the CPU by session, and each run has its own."""
+    """Apply the nice value to this session: Linux shares the CPU between sessions first."""
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 

@@ -1,4 +1,4 @@
-"""Runs many runs: each a process of its own, resumed from its checkpoint when it fails."""
+"""Executes many runs, each a separate process, resumed from its checkpoint if it fails."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ _STATUS = fields({"runs": mapping(fields({"attempts": whole(0, 10**9)}, others=N
 
 @dataclass(kw_only=True)
 class RunStatus:
-    """How far a run is."""
+    """The state of a run."""
 
     plan: RunPlan = field(repr=False)
     state: State = "waiting"

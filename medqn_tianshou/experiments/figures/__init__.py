@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What a figure's file says beside the runs.
+    """The content of a figure's file, without the runs.
 
     :param path: the file, to be read as a sweep.
     :param seeds: how many runs per line the paper has.

@@ -60,13 +60,13 @@ def family_of(config: RunConfig) -> str:
     if config.family in SETTINGS_CLASSES:
         return config.family
     if config.family is not None:
-        raise ConfigError("family", config.family, "is none of this version's; name another run")
+        raise ConfigError("family", config.family, "is unknown to this version; name another run")
     for family in ("lowdim", "minatar"):
         if config.task in load_settings(family)["task"]:
             return family
     if "frames_stack" in config.settings:
         return AtariSettings.family
-    raise ConfigError("task", config.task, "is none of this version's; name another run")
+    raise ConfigError("task", config.task, "is unknown to this version; name another run")
 
 
 def check_values(config: RunConfig) -> None:
@@ -76,7 +76,7 @@ def check_values(config: RunConfig) -> None:
     """
     settings_class = SETTINGS_CLASSES[family_of(config)]
     if config.algo not in algorithms(settings_class.family):
-        raise ConfigError("algo", config.algo, "is none of this version's; name another run")
+        raise ConfigError("algo", config.algo, "is unknown to this version; name another run")
     for name, spec in field_specs(settings_class).items():
         if name in config.settings:
             spec.check(as_setting(config.settings[name].value))

@@ -30,7 +30,7 @@ class AtariOptions(RunOptions):
 
     device: Annotated[
         str | None,
-        Flag("torch device", RUN, "cuda if there is one, else cpu", parse=torch_device),
+        Flag("torch device", RUN, "cuda if available, else cpu", parse=torch_device),
     ] = None
     resume_path: Annotated[
         Path | None,
@@ -40,9 +40,9 @@ class AtariOptions(RunOptions):
             parse=existing_file,
         ),
     ] = None
-    watch: Annotated[bool, Flag("play with the policy of --resume-path, no training", FILES)] = (
-        False
-    )
+    watch: Annotated[
+        bool, Flag("play with the policy of --resume-path instead of training", FILES)
+    ] = False
     render: Annotated[
         float,
         Range(at_least=0),
@@ -90,7 +90,7 @@ class AtariSettings(TrainingSettings):
     family: ClassVar[str] = "atari"
     summary: ClassVar[str] = "Atari games"
     description: ClassVar[str] = """\
-Train MeDQN, or the DQN it is measured against, on an Atari game.
+Train MeDQN, or the baseline DQN, on an Atari game.
 
 The defaults for a game and an algorithm are those of the released code. Examples:
 
@@ -113,11 +113,13 @@ The defaults for a game and an algorithm are those of the released code. Example
     test_num: Annotated[
         int,
         Range(at_least=1, at_most=4096),
-        Flag("episodes per evaluation, in as many environments at a time as training", RUN),
+        Flag("episodes per evaluation, in as many environments as training", RUN),
     ]
     env_backend: Annotated[
         Backend,
-        Flag("EnvPool or ale-py, which play the same game; auto: ale-py for one environment", RUN),
+        Flag(
+            "EnvPool or ale-py, with the same observations; auto: ale-py for one environment", RUN
+        ),
     ]
     target_update_freq: Annotated[Count, Flag("gradient steps between target network copies", DQN)]
     update_per_step: Annotated[
@@ -161,7 +163,7 @@ The defaults for a game and an algorithm are those of the released code. Example
         length = min(values.get("step_per_epoch", usual), steps)
         if steps % length:
             fewer = steps // length * length
-            remedy = f"has no whole number of epochs of {length}; take {fewer} or {fewer + length}"
+            remedy = f"has no whole number of epochs of {length}; use {fewer} or {fewer + length}"
             raise ConfigError("steps", steps, f"{remedy}, or another --step-per-epoch")
         return {**values, "epoch": steps // length, "step_per_epoch": length}
 
@@ -186,31 +188,31 @@ The defaults for a game and an algorithm are those of the released code. Example
         self.require(
             self.step_per_epoch % interval == 0,
             "step_per_epoch",
-            f"is not a multiple of the {interval} steps between updates; take "
+            f"is not a multiple of the {interval} steps between updates; use "
             f"{-(-self.step_per_epoch // interval) * interval}",
         )
         self.require(
             round(self.update_per_step * interval) >= 1,
             "update_per_step",
-            f"gives no update in {interval} steps; take at least {fewest_updates:g} or raise "
+            f"gives no update in {interval} steps; use at least {fewest_updates:g} or raise "
             "--step-per-collect",
         )
         smallest = self.training_num * (self.frames_stack + self.n_step)
         self.require(
             self.buffer_size >= smallest,
             "buffer_size",
-            f"cannot store a frame stack and an n-step return; take at least {smallest}",
+            f"cannot store a frame stack and an n-step return; use at least {smallest}",
         )
         super().check()
 
     @property
     def warning(self) -> str | None:
-        """A doubt about the values that the user should know of."""
+        """A warning about the values for the user."""
         if self.lambda_end == 0 or self.sampling in ("real", "reservoir"):
             return None
         return (
-            f"--sampling {self.sampling} draws each pixel by itself: no game shows such frames, "
-            "and what is learned on them says little about those it shows; the paper takes real"
+            f"--sampling {self.sampling} samples each pixel independently, which gives states that "
+            "do not look like frames of a game; the paper uses real"
         )
 
     @property

@@ -29,13 +29,11 @@ class EnvClockSettings(TrainingSettings):
     return_window: Annotated[
         int,
         Range(at_least=1, at_most=1_000_000),
-        Flag("training episodes that a return averages over", RUN),
+        Flag("number of training episodes to average a return over", RUN),
     ] = field()
     eval_every: Annotated[
         CountOrZero,
-        Flag(
-            "environment steps between evaluations, which also find the best policy; 0: never", RUN
-        ),
+        Flag("environment steps between evaluations, which select the best policy; 0: never", RUN),
     ]
     eval_episodes: Annotated[
         int, Range(at_least=1, at_most=1_000_000), Flag("episodes per evaluation", RUN)
@@ -75,13 +73,13 @@ class EnvClockSettings(TrainingSettings):
         self.require(
             self.n_step < self.buffer_size,
             "n_step",
-            f"is more than a buffer of {self.buffer_size} can look ahead; take at most "
+            f"is more than a buffer of {self.buffer_size} can look ahead; use at most "
             f"{self.buffer_size - 1} or a larger --buffer-size",
         )
         self.require(
             self.warmup_steps >= self.batch_size,
             "warmup_steps",
-            f"does not fill a batch; take at least {self.batch_size}",
+            f"does not fill a batch; use at least {self.batch_size}",
         )
 
     @property
@@ -115,7 +113,7 @@ class MinAtarSettings(EnvClockSettings):
     family: ClassVar[str] = "minatar"
     summary: ClassVar[str] = "MinAtar games"
     description: ClassVar[str] = """\
-Train MeDQN, or the DQN it is measured against, on a MinAtar game.
+Train MeDQN, or the baseline DQN, on a MinAtar game.
 
 The defaults for a game and an algorithm are the paper's (Tables 7 to 10) and those of the released
 code; freeway: our choice.
@@ -130,7 +128,9 @@ Needs the extra `minatar`, a package under the GPL. Examples:
     task: Annotated[str, Flag(f"one of {', '.join(_GAMES)}", RUN, "breakout", aliases=("--game",))]
     seaquest_oxygen: Annotated[
         Literal["fixed", "flash"],
-        Flag("Seaquest's oxygen bar: of the installed MinAtar, or flash: of MinAtar 1.0.10", RUN),
+        Flag(
+            "Seaquest's oxygen bar as in the installed MinAtar, or flash: as in MinAtar 1.0.10", RUN
+        ),
     ]
     head: Head = field()
 
@@ -145,7 +145,7 @@ class LowDimSettings(EnvClockSettings):
     family: ClassVar[str] = "lowdim"
     summary: ClassVar[str] = "MountainCar, Acrobot, Catcher, Pixelcopter"
     description: ClassVar[str] = """\
-Train MeDQN, or the DQN it is measured against, on a low-dimensional task.
+Train MeDQN, or the baseline DQN, on a low-dimensional task.
 
 The defaults for a task and an algorithm are the paper's (Tables 3 to 6) and those of the released
 code. Examples:

@@ -68,7 +68,7 @@ def resolve_settings(
     _check_consolidation(settings_class, algo, overrides)
     if algo in REPLAY_FREE:
         for name in sorted(overrides.keys() - _OF_REPLAY_FREE):
-            remedy = f"has no use with --algo {algo}; leave it out"
+            remedy = f"has no effect with --algo {algo}; leave it out"
             raise ConfigError(name, overrides[name], remedy)
     return settings_class(
         task=task,
@@ -90,7 +90,7 @@ def _check_consolidation(
     for name, value in sorted(overrides.items()):
         flag = field_specs(settings_class)[name].flag
         if flag is not None and flag.group == CONSOLIDATION and value != 0:
-            remedy = f"has no use with --algo {algo}; take --algo {' or '.join(consolidating)}"
+            remedy = f"has no effect with --algo {algo}; use --algo {' or '.join(consolidating)}"
             raise ConfigError(name, value, remedy)
 
 
@@ -100,7 +100,7 @@ def as_setting(value: Any) -> Any:
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """Find the name that a misspelt one probably means."""
+    """Find the known name nearest to a misspelt one."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.4)), None)
 
 

@@ -27,7 +27,7 @@ vectors or images. The paper has no such experiments: the defaults are our choic
 
     task: Annotated[
         str,
-        Flag("an id of Gymnasium, or MODULE:ID", RUN, "CartPole-v1", aliases=("--env",)),
+        Flag("a Gymnasium id, or MODULE:ID", RUN, "CartPole-v1", aliases=("--env",)),
     ]
     max_episode_steps: Annotated[
         CountOrZero,
