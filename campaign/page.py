@@ -101,7 +101,7 @@ def _row(claim: Any, studies: Any, runs: dict[str, list[RecordedRun]]) -> list[s
 def _so_far(runs: Sequence[RecordedRun], planned: int) -> str:
     lengths = [f"{run.env_steps:,}" for run in runs if run.status != "finished"]
     stopped = f" ({len(lengths)} stopped, at {' and '.join(lengths)} steps)" if lengths else ""
-    return f"{len(runs)} so far{stopped}, {planned} seeds each"
+    return f"{len(runs)} so far{stopped}; planned: {planned} seeds each"
 
 
 def _final_returns(runs: Sequence[RecordedRun]) -> dict[str, NDArray[Any]]:

@@ -68,4 +68,4 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
     )  # fmt: skip
     (line,) = page._beside_published([run])
     assert line.startswith("MeDQN(R) at 500,000: 400; published 1,459 [")  # of 300, 400 and 500
-    assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps), 3 seeds each"
+    assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps); planned: 3 seeds each"
