@@ -7,7 +7,6 @@ from pathlib import Path
 
 from medqn_tianshou.commands.main import ROOT, Command
 from medqn_tianshou.commands.parsing import Parser
-from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.settings import load_settings
 from medqn_tianshou.files.atomic import write_text_atomically
 from medqn_tianshou.version import __version__
@@ -54,6 +53,8 @@ def _tasks(family: str) -> list[str]:
     """List the tasks of a family by the names that are quickly typed."""
     names = list(load_settings(family)["task"])
     if family == "atari":
+        from medqn_tianshou.envs.atari import atari_tasks  # with torch, which a cached script skips
+
         names += atari_tasks()
     return sorted({name.removesuffix("NoFrameskip-v4") for name in names})
 

@@ -23,6 +23,7 @@ assert not loaded, loaded
     [
         "import medqn_tianshou.experiments.settings",
         "import medqn_tianshou.training.run_config",
+        "import medqn_tianshou.commands.completion",  # prints a cached script at each shell's start
         *(
             f"{MAIN}with suppress(SystemExit): main({line})"
             for line in (
