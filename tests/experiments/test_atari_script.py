@@ -218,7 +218,7 @@ def error_of(error_line):
         ("--watch", ["--watch", "--resume-path"]),
         ("--algo dqn --lambda-end 2", ["--lambda-end", "2", "--algo medqn-r"]),
         ("--algo dqn --sampling uniform", ["--sampling", "uniform", "--algo medqn-r"]),
-        ("--step-per-epoch 50", ["--step-per-epoch", "50", "take 60"]),
+        ("--step-per-epoch 50", ["--step-per-epoch", "50", "use 60"]),
         ("--render 0.1", ["--render", "0.1", "--watch"]),
         ("--memory-cap 10K", ["--memory-cap", "10.0 kB", "use at least"]),
         ("--replay raw --memory-cap 10K", ["--buffer-size", "100000", "smallest, 32"]),
