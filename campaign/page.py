@@ -56,6 +56,8 @@ def main() -> int:
         if of_study:
             folder = f"campaign/results/{name}"
             options = ["--out", f"docs/results/{name}", "--title", f"Study {name}"]
+            if any(run.status != "finished" for run in of_study):
+                options.append("--unfinished")
             report([folder, *options], prog="medqn report")
     rows = [_row(claim, studies, runs) for claim in _load("claims.toml")["claim"]]
     (DOCS / "README.md").write_text(HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
