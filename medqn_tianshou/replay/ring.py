@@ -1,6 +1,7 @@
 """Tianshou's own replay buffer, but faster for one environment."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,10 @@ class RingReplayBuffer(VectorReplayBuffer):
             if batch_size > 0:  # what choice() calls
                 return np.asarray(part._random_state.randint(part._size, size=batch_size))
             if batch_size == 0:  # all, the oldest first
-                start = part._insertion_idx if part._size == part.maxsize else 0
-                return np.asarray(np.arange(start, start + part._size) % part.maxsize)
+                if part._size < part.maxsize:
+                    return np.arange(part._size)
+                start = part._insertion_idx
+                return _twice_around(part.maxsize)[start : start + part.maxsize].copy()
         return super().sample_indices(batch_size)
 
     def fetch(
@@ -101,6 +104,12 @@ class RingReplayBuffer(VectorReplayBuffer):
             [stored[name][indices] for name in names],
             [*(obs[index] for index in (indices, *sampled)), stored["obs_next"][indices]],
         )
+
+
+@lru_cache(maxsize=4)
+def _twice_around(size: int) -> Index:
+    """Return the indices of a full ring, twice: those from the oldest on are in one piece."""
+    return np.tile(np.arange(size), 2)
 
 
 def _fits(given: dict[str, Any], stored: dict[str, Any]) -> bool:
