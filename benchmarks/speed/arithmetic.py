@@ -30,15 +30,15 @@ from medqn_tianshou.training.build import build_policy, optimizer_of
 
 BATCH = 32
 SIDE = 1024
-LIT = 0.05
-"""The share of cells that are on in a frame."""
+LIT = {"breakout": 0.08, "seaquest": 0.013}
+"""The share of cells that are on in a frame of random play."""
 
 
 def measure(sizes: Any) -> Result:
     """Time updates and products of matrices in turns, on one thread."""
     updates = {
-        "breakout": _grid(4, 3),
-        "seaquest": _grid(10, 6),
+        "breakout": _grid(4, 3, LIT["breakout"]),
+        "seaquest": _grid(10, 6, LIT["seaquest"]),
         "mountaincar": _vector(),
         "atari": _frames(),
     }
@@ -89,10 +89,10 @@ def show(result: Result) -> Section:
     )
 
 
-def _grid(channels: int, actions: int) -> tuple[Callable[[], None], float]:
+def _grid(channels: int, actions: int, lit: float) -> tuple[Callable[[], None], float]:
     generator = np.random.default_rng(0)
     network = MinAtarQNetwork(observation_shape=(channels, 10, 10), action_count=actions)
-    cells = generator.random((2, BATCH, channels, 10, 10)) < LIT
+    cells = generator.random((2, BATCH, channels, 10, 10)) < lit
     return _update(network, "rmsprop-centered", cells, None, epochs=1, places=64)
 
 

@@ -91,7 +91,7 @@ def _train(  # pragma: no cover
         state[0, 0], state[0, 1] = game[0], game[1]
         action = np.random.randint(3)
         if learns and np.random.random() >= epsilon:
-            action = int(np.argmax(values_of(state, params, layout, one)[:, 0]))
+            action = int(np.argmax(values_of(state, params, layout, one)[0]))
         for i in range(2):
             bounds[0, i] = min(bounds[0, i], state[0, i])
             bounds[1, i] = max(bounds[1, i], state[0, i])

@@ -122,8 +122,8 @@ class FlatNetwork:
         """Return the action values of some observations; the next call overwrites them."""
         if len(obs) > self._most:
             self._work, self._most = make_work(self.layout, len(obs)), len(obs)
-        q_AB: Floats = kernels.values_of(self.as_input(obs), self.values, self.layout, self._work)
-        return q_AB.T
+        q_BA: Floats = kernels.values_of(self.as_input(obs), self.values, self.layout, self._work)
+        return q_BA
 
     def best_action(self, obs: NDArray[Any]) -> int:
         """Return the best action for a batch of one observation."""
@@ -134,14 +134,22 @@ class FlatNetwork:
 def make_work(layout: NDArray[np.int64], count: int) -> kernels.Work:
     """Make memory for passes over at most ``count`` states."""
     places = _places([int(width) * count for width in (layout[1, 0], *layout[1:, 1])])
-    channels, height, width = layout[0, :3]
-    seen = channels * kernels.KERNEL**2 * (height - kernels.EDGE) * (width - kernels.EDGE)
+    channels, height, width = layout[0, :3].tolist()
+    cells = channels * height * width
+    edge = kernels.EDGE
+    tile = np.arange(kernels.tile_size(layout), dtype=np.uint32)
+    tile = tile.reshape(height + edge, width + edge, kernels.CHANNELS)
+    order = tile[edge:height, edge:width].transpose(2, 0, 1).reshape(-1)
+    lowest = np.tile(tile[edge:, :width, 0].reshape(-1), channels)
+    weights = np.arange(channels).repeat(height * width) * kernels.KERNEL**2 * kernels.CHANNELS
     return kernels.Work(
         values=aligned_zeros(places[-1]),
         gradients=aligned_zeros(places[-1]),
         places=places[:-1],
-        cells=aligned_zeros(count * channels * height * width),
-        patches=aligned_zeros(count * seen),
+        cells=aligned_zeros(count * cells).reshape(count, cells),
+        active=np.zeros((count, cells + 1), np.int32),
+        reach=np.stack([lowest, weights], 1).astype(np.int64),
+        order=order,
         products=product_scratch(),
     )
 

@@ -20,7 +20,7 @@ from medqn_tianshou.files.compiling import compiled
 CHANNELS, KERNEL = 16, 3
 """Of MinAtar's convolution."""
 EDGE = KERNEL - 1
-_BLOCK = 256
+_SPREAD = KERNEL * CHANNELS
 # Not "fast": NaN must remain NaN.
 kernel = compiled(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 exact = compiled(error_model="numpy")
@@ -29,10 +29,7 @@ _ZERO = np.float32(0)
 
 
 class Work(NamedTuple):
-    """Memory for the passes over some states of a network.
-
-    Every array has a row for each feature and a column for each state, the fastest layout for BLAS.
-    """
+    """Memory for the passes over some states of a network: every array has a row for each."""
 
     values: Any
     """The inputs of each linear layer, and the output of the last."""
@@ -41,55 +38,146 @@ class Work(NamedTuple):
     places: Any
     """Where each of these starts."""
     cells: Any
-    """The observations of a grid."""
-    patches: Any
-    """The inputs of the convolution: a row for each, a column for each place and state."""
+    """For each state of a grid, the values of the cells that are not 0."""
+    active: Any
+    """For each state of a grid, the number of these cells, and then which they are."""
+    reach: Any
+    """Where in a tile the lowest row of a cell's 3 x 3 places starts, and where its weights do."""
+    order: Any
+    """Where in a tile each feature is. See :func:`_convolve`."""
     products: Any
 
 
 @kernel
-def embed(obs, layout, work, first, count):  # pragma: no cover
-    """Prepare the pass of ``count`` states, of which these, a row each, start at ``first``."""
-    cells = work.values if layout[0, 0] == 0 else work.cells
-    for i in range(obs.shape[1]):
-        row = cells[i * count + first : i * count + first + len(obs)]
+def embed(obs, layout, work, first):  # pragma: no cover
+    """Prepare the pass of some states, of which these, a row each, start at ``first``."""
+    if layout[0, 0] > 0:
         for state in range(len(obs)):
-            row[state] = obs[state, i]
+            _find_active(obs[state], work.cells[first + state], work.active[first + state])
+        return
+    width = obs.shape[1]
+    for state in range(len(obs)):
+        row, seen = work.values[(first + state) * width :], obs[state]
+        for i in range(width):
+            row[i] = seen[i]
+
+
+@kernel
+def _find_active(seen, values, active):  # pragma: no cover
+    """List the cells that are not 0: few, so that whole words of memory are 0."""
+    step = 8 // seen.itemsize
+    words = seen[: len(seen) // step * step].view(np.uint64)
+    found = start = 0
+    for word in range(len(words)):
+        if words[word] != 0:
+            found = _append_active(seen, start, start + step, values, active, found)
+        start += step
+    active[0] = _append_active(seen, start, len(seen), values, active, found)
+
+
+@kernel
+def _append_active(seen, start, stop, values, active, found):  # pragma: no cover
+    for cell in range(start, stop):  # without branches, which would be hard to predict
+        values[found], active[found + 1] = seen[cell], cell
+        found += seen[cell] != 0
+    return found
 
 
 @kernel
 def _convolve(params, layout, work, count):  # pragma: no cover
-    """Write the features of the embedded states: ReLU of the convolution."""
-    channels, height, width, weight_at, bias_at = layout[0]
-    rows, length = height - EDGE, (width - EDGE) * count
-    line = 0
-    for channel in range(channels):
-        for ky in range(KERNEL):
-            for kx in range(KERNEL):
-                for y in range(rows):
-                    at = ((channel * height + y + ky) * width + kx) * count
-                    seen, patch = work.cells[at : at + length], work.patches[line : line + length]
-                    for i in range(length):
-                        patch[i] = seen[i]
-                    line += length
-    inputs, places = channels * KERNEL**2, rows * length
-    weight = params[weight_at : weight_at + CHANNELS * inputs]
-    product(
-        False, False, CHANNELS, places, inputs, weight, work.patches, False, work.values,
-        work.products,
-    )  # fmt: skip
-    _add_bias(work.values, params[bias_at : bias_at + CHANNELS], places, True)
+    """Write the features of the embedded states: ReLU of the convolution.
+
+    Only active cells contribute, each to the up to 3 x 3 places that see it. A tile has the outputs
+    of a place next to each other, and a margin, so that every cell has 3 x 3 places.
+    """
+    channels, _, width, weight_at, bias_at = layout[0]
+    weight = params[weight_at : weight_at + CHANNELS * channels * KERNEL**2]
+    spread = np.empty(len(weight), np.float32)
+    _exchange(weight, spread, channels, True)
+    line = (width + EDGE) * CHANNELS
+    empty = np.empty(tile_size(layout), np.float32)
+    for i in range(len(empty)):
+        empty[i] = params[bias_at + i % CHANNELS]
+    tile, features = np.empty_like(empty), len(work.order)
+    for state in range(count):
+        for i in range(len(tile)):  # numba's assignment of an array takes ten times as long
+            tile[i] = empty[i]
+        active, values = work.active[state], work.cells[state]
+        for i in range(active[0]):
+            (place, start), value = work.reach[active[i + 1]], values[i]
+            for _ in range(KERNEL):
+                reached, own = tile[place : place + _SPREAD], spread[start : start + _SPREAD]
+                for k in range(_SPREAD):
+                    reached[k] += value * own[k]
+                place, start = place - line, start + _SPREAD
+        row = work.values[state * features : (state + 1) * features]
+        for i in range(len(tile)):  # a loop of its own, so that it compiles without branches
+            tile[i] = _ZERO if tile[i] < 0 else tile[i]
+        for i in range(features):
+            row[i] = tile[work.order[i]]
 
 
 @kernel
-def _add_bias(values, biases, length, rectify):  # pragma: no cover
-    """Add the bias of each row, and apply ReLU."""
-    for row in range(len(biases)):
-        bias = biases[row]
-        line = values[row * length : (row + 1) * length]
-        for i in range(length):
-            value = line[i] + bias
-            line[i] = _ZERO if rectify and value < 0 else value
+def _differentiate_convolution(grads, layout, work, count):  # pragma: no cover
+    """Write the gradients of the convolution's parameters from those of its features."""
+    channels, _, width, weight_at, bias_at = layout[0]
+    line, features = (width + EDGE) * CHANNELS, len(work.order)
+    tile = np.zeros(tile_size(layout), np.float32)
+    sums = np.empty(features, np.float32)
+    _sum_rows(work.gradients[: count * features], sums)
+    biases = grads[bias_at : bias_at + CHANNELS]
+    biases[:] = _ZERO
+    for i in range(features):
+        biases[work.order[i] % CHANNELS] += sums[i]
+    weight = grads[weight_at : weight_at + CHANNELS * channels * KERNEL**2]
+    spread = np.zeros(len(weight), np.float32)
+    for state in range(count):
+        row = work.gradients[state * features : (state + 1) * features]
+        for i in range(features):
+            tile[work.order[i]] = row[i]
+        active, values = work.active[state], work.cells[state]
+        for i in range(active[0]):
+            (place, start), value = work.reach[active[i + 1]], values[i]
+            for _ in range(KERNEL):
+                reached, own = tile[place : place + _SPREAD], spread[start : start + _SPREAD]
+                for k in range(_SPREAD):
+                    own[k] += value * reached[k]
+                place, start = place - line, start + _SPREAD
+    _exchange(weight, spread, channels, False)
+
+
+@kernel
+def tile_size(layout):  # pragma: no cover
+    """Return how many outputs a tile has, with its margin."""
+    return (layout[0, 1] + EDGE) * (layout[0, 2] + EDGE) * CHANNELS
+
+
+@kernel
+def _exchange(weight, spread, channels, spreading):  # pragma: no cover
+    """Copy the convolution's weights to, or from, an order for tiles.
+
+    torch's order is output, input channel, row, column; in a tile, the columns are reversed and the
+    outputs last.
+    """
+    inputs = channels * KERNEL**2
+    for output in range(CHANNELS):
+        for i in range(inputs):
+            mirrored = i + EDGE - 2 * (i % KERNEL)
+            if spreading:
+                spread[mirrored * CHANNELS + output] = weight[output * inputs + i]
+            else:
+                weight[output * inputs + i] = spread[mirrored * CHANNELS + output]
+
+
+@kernel
+def _add_biases(values, biases, rectify):  # pragma: no cover
+    """Add the biases to each row, and apply ReLU."""
+    width = len(biases)
+    for start in range(0, len(values), width):
+        row = values[start : start + width]
+        for i in range(width):
+            value = row[i] + biases[i]
+            row[i] = _ZERO if rectify and value < 0 else value
 
 
 @kernel
@@ -109,9 +197,9 @@ def forward(params, layout, work, count):  # pragma: no cover
             _apply_to_one(weight, given, result)
         else:
             product(
-                True, False, outputs, count, inputs, weight, given, False, result, work.products
+                False, False, count, outputs, inputs, given, weight, False, result, work.products
             )
-        _add_bias(result, params[bias_at : bias_at + outputs], count, layer < last)
+        _add_biases(result, params[bias_at : bias_at + outputs], layer < last)
 
 
 @kernel
@@ -147,73 +235,36 @@ def backward(params, grads, layout, work, count):  # pragma: no cover
         given, to_input = work.values[at : at + inputs * count], work.gradients[at:]
         at = work.places[layer]
         grad = work.gradients[at : at + outputs * count]
-        _sum_rows(grad, outputs, count, grads[bias_at : bias_at + outputs])
+        _sum_rows(grad, grads[bias_at : bias_at + outputs])
         here = slice(weight_at, weight_at + outputs * inputs)
-        product(False, True, inputs, outputs, count, given, grad, False, grads[here], work.products)
+        product(True, False, inputs, outputs, count, given, grad, False, grads[here], work.products)
         if layer == 1 and layout[0, 0] == 0:
             return
         product(
-            False, False, inputs, count, outputs, params[here], grad, False, to_input, work.products
+            False, True, count, inputs, outputs, grad, params[here], False, to_input, work.products
         )
         for i in range(len(given)):
             to_input[i] = _ZERO if given[i] <= 0 else to_input[i]
-    channels, height, width, weight_at, bias_at = layout[0]
-    inputs, places = channels * KERNEL**2, (height - EDGE) * (width - EDGE) * count
-    _sum_rows(work.gradients, CHANNELS, places, grads[bias_at : bias_at + CHANNELS])
-    weight = grads[weight_at : weight_at + CHANNELS * inputs]
-    _row_products(work.gradients, work.patches, CHANNELS, inputs, places, weight)
+    _differentiate_convolution(grads, layout, work, count)
 
 
 @kernel
-def _sum_rows(values, rows, length, sums):  # pragma: no cover
-    for row in range(rows):
-        total = _ZERO
-        for value in values[row * length : (row + 1) * length]:
-            total += value
-        sums[row] = total
-
-
-@kernel
-def _row_products(a, b, rows, columns, length, result):  # pragma: no cover
-    """Multiply each long row of one matrix with each of another: four by two, from the caches.
-
-    BLAS takes four times as long for this shape. ``rows`` is a multiple of four.
-    """
-    result[:] = _ZERO
-    for start in range(0, length, _BLOCK):
-        stop = min(start + _BLOCK, length)
-        for column in range(0, columns, 2):
-            other = min(column + 1, columns - 1)
-            b0, b1 = (
-                b[column * length + start : column * length + stop],
-                b[other * length + start :],
-            )
-            for row in range(0, rows, 4):
-                a0, a1 = a[row * length + start :], a[(row + 1) * length + start :]
-                a2, a3 = a[(row + 2) * length + start :], a[(row + 3) * length + start :]
-                s00 = s10 = s20 = s30 = s01 = s11 = s21 = s31 = _ZERO
-                for i in range(len(b0)):
-                    s00 += a0[i] * b0[i]
-                    s10 += a1[i] * b0[i]
-                    s20 += a2[i] * b0[i]
-                    s30 += a3[i] * b0[i]
-                    s01 += a0[i] * b1[i]
-                    s11 += a1[i] * b1[i]
-                    s21 += a2[i] * b1[i]
-                    s31 += a3[i] * b1[i]
-                for k, pair in enumerate(((s00, s01), (s10, s11), (s20, s21), (s30, s31))):
-                    result[(row + k) * columns + column] += pair[0]
-                    if other > column:
-                        result[(row + k) * columns + other] += pair[1]
+def _sum_rows(values, sums):  # pragma: no cover
+    width = len(sums)
+    sums[:] = _ZERO
+    for start in range(0, len(values), width):
+        row = values[start : start + width]
+        for i in range(width):
+            sums[i] += row[i]
 
 
 @kernel
 def values_of(obs, params, layout, work):  # pragma: no cover
-    """Return the action values of some observations, a column for each, as a view."""
-    embed(obs, layout, work, 0, len(obs))
+    """Return the action values of some observations, a row for each, as a view."""
+    embed(obs, layout, work, 0)
     forward(params, layout, work, len(obs))
     at, actions = work.places[-1], layout[-1, 1]
-    return work.values[at : at + actions * len(obs)].reshape(actions, len(obs))
+    return work.values[at : at + actions * len(obs)].reshape(len(obs), actions)
 
 
 @kernel

@@ -31,32 +31,32 @@ def td_gradient(q, act, returns, huber, grad, errors):  # pragma: no cover
     grad[:] = _ZERO
     for i in range(count):
         action = act[i]
-        error = q[action, i] - returns[i]
+        error = q[i, action] - returns[i]
         errors[i] = -error
         if not huber:
             loss += error * error
-            grad[action, i] = 2 * error / count
+            grad[i, action] = 2 * error / count
         elif abs(error) > 1:
             loss += abs(error) - 0.5
-            grad[action, i] = np.sign(error) / count
+            grad[i, action] = np.sign(error) / count
         else:
             loss += 0.5 * error * error
-            grad[action, i] = error / count
+            grad[i, action] = error / count
     return loss / count
 
 
 @kernel
 def consolidation_gradient(q, target_q, coef, per_action, grad):  # pragma: no cover
     """Write the gradient of lambda times the consolidation loss; return loss and relative drift."""
-    actions, count = q.shape
+    count, actions = q.shape
     share = count * actions if per_action else count
     loss, mean, spread = 0.0, 0.0, 0.0
-    for action in range(actions):
-        for i in range(count):
-            distance = q[action, i] - target_q[action, i]
+    for i in range(count):
+        for action in range(actions):
+            distance = q[i, action] - target_q[i, action]
             loss += distance * distance
-            mean += target_q[action, i]
-            grad[action, i] = coef * 2 * distance / share
+            mean += target_q[i, action]
+            grad[i, action] = coef * 2 * distance / share
     mean /= target_q.size
     for value in target_q.flat:
         spread += (value - mean) ** 2
@@ -136,15 +136,15 @@ def update(  # pragma: no cover
     if double:
         q = values_of(obs_next, params, layout, work)
         for i in range(count):
-            best[i] = np.argmax(q[:, i])
+            best[i] = np.argmax(q[i])
     q = values_of(obs_next, target, layout, work)
     for i in range(count):
-        value = q[best[i], i] if double else np.max(q[:, i])
+        value = q[i, best[i]] if double else np.max(q[i])
         returns[i] = np.float32(np.float64(value) * factors[i] + rewards[i])
-    target_q = np.empty((actions, sampled), np.float32)
+    target_q = np.empty((sampled, actions), np.float32)
     at = work.places[-1]
-    q = work.values[at : at + actions * both].reshape(actions, both)
-    grad = work.gradients[at : at + actions * both].reshape(actions, both)
+    q = work.values[at : at + actions * both].reshape(both, actions)
+    grad = work.gradients[at : at + actions * both].reshape(both, actions)
     losses[:] = 0
     for epoch in range(epochs):
         if (gradient_step + epoch) % sync_interval == 0:
@@ -152,14 +152,14 @@ def update(  # pragma: no cover
         if sampled:
             chosen = states[epoch * sampled : (epoch + 1) * sampled]
             target_q[:] = values_of(chosen, target, layout, work)
-            embed(chosen, layout, work, count, both)
-        embed(obs, layout, work, 0, both)
+            embed(chosen, layout, work, count)
+        embed(obs, layout, work, 0)
         forward(params, layout, work, both)
-        td_loss = td_gradient(q[:, :count], act, returns, huber, grad[:, :count], errors)
+        td_loss = td_gradient(q[:count], act, returns, huber, grad[:count], errors)
         consolidation, drift = 0.0, 0.0
         if sampled:
             consolidation, drift = consolidation_gradient(
-                q[:, count:], target_q, coef, per_action, grad[:, count:]
+                q[count:], target_q, coef, per_action, grad[count:]
             )
         losses[0] += td_loss
         losses[1] += td_loss + coef * consolidation
