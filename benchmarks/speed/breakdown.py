@@ -57,10 +57,11 @@ def watched(training: Any) -> Iterator[Stopwatch]:
     """Time the pieces of a training as long as the context lasts."""
     collector, policy, logger = training.train_collector, training.policy, training.logger
     methods = [
-        (collector.env, "step", "env"),
+        (collector.env, "play" if hasattr(collector.env, "play") else "step", "env"),
         (collector.env, "reset", "env"),
         (Actor, "__call__", "act"),
         (collector, "_store", "store"),
+        (collector.buffer, "append" if hasattr(collector.buffer, "append") else "add", "store"),
         (SingleFetch, "fetch", "sample"),
         (policy.state_sampler, "sample", "sample"),
         (policy, "update", "learn"),

@@ -1,7 +1,7 @@
 """A drop-in for Tianshou's Collector that never copies a finished episode."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,9 +11,10 @@ from tianshou.data import Batch, Collector, CollectStats, ReplayBuffer
 from tianshou.data.collector import EpisodeRolloutHookProtocol, StepHookProtocol
 from tianshou.env import BaseVectorEnv, DummyVectorEnv
 
+from medqn_tianshou.collecting.alone import suits_alone, take_alone
 from medqn_tianshou.collecting.choosing import Actions, policy_actions, random_actions
 from medqn_tianshou.collecting.quick import Actor, quick_actor
-from medqn_tianshou.collecting.steps import Step, action_batch
+from medqn_tianshou.collecting.steps import Step, action_batch, collect_stats
 from medqn_tianshou.host.api import Agent, Policy
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
@@ -139,7 +140,7 @@ class LeanCollector(Collector[CollectStats]):
             )
 
     def settle(self) -> None:
-        """Wait for steps that are collected in the background; this class has none."""
+        """Wait for steps that are collected in the background; there are none here."""
 
     def stop(self) -> None:
         """Stop collecting in the background; this class never does so."""
@@ -176,6 +177,8 @@ class LeanCollector(Collector[CollectStats]):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
+        if n_step and not (random or render or gym_reset_kwargs) and suits_alone(self):
+            return take_alone(self, n_step)
         choose = self._chooser(random=random)
         stats = self._take(self._play(choose, n_step, n_episode, render, gym_reset_kwargs))
         if n_episode:
@@ -227,33 +230,34 @@ class LeanCollector(Collector[CollectStats]):
 
     def _take(self, play: Iterable[Step]) -> CollectStats:
         """Store the steps, call the hooks, and count."""
-        returns: list[Any] = []
-        lengths: list[int] = []
+        ended: list[tuple[Any, int]] = []
         steps = 0
         for step in play:
             if self._on_states is not None:
                 self._on_states(step.obs_RO)
             rewards = self._store(step)
             steps += len(step.env_ids_R)
-            for env_id, reward, done in zip(
-                step.env_ids_R.tolist(), rewards, step.done_R.tolist(), strict=True
-            ):
+            ids, dones = step.env_ids_R.tolist(), step.done_R.tolist()
+            for env_id, reward, done in zip(ids, rewards, dones, strict=True):
                 self._episode_return[env_id] = self._episode_return[env_id] + reward
                 self._episode_length[env_id] += 1
                 if done:
-                    returns.append(self._episode_return[env_id])
-                    lengths.append(self._episode_length[env_id])
-                    self._episode_return[env_id], self._episode_length[env_id] = 0.0, 0
-                    if self.on_episode_end is not None:
-                        self.on_episode_end(self.collect_step + steps, returns[-1], lengths[-1])
+                    ended.append(self._end_episode(env_id, steps))
+        return self._count(steps, ended)
+
+    def _end_episode(self, env_id: int, steps: int) -> tuple[Any, int]:
+        """Return the return and the length of an episode, which some steps of a collect ended."""
+        ended = self._episode_return[env_id], self._episode_length[env_id]
+        self._episode_return[env_id], self._episode_length[env_id] = 0.0, 0
+        if self.on_episode_end is not None:
+            self.on_episode_end(self.collect_step + steps, *ended)
+        return ended
+
+    def _count(self, steps: int, ended: Sequence[tuple[Any, int]]) -> CollectStats:
+        """Count the steps and the episodes of a collect; return its statistics."""
         self.collect_step += steps
-        self.collect_episode += len(returns)
-        return CollectStats(
-            n_collected_episodes=len(returns),
-            n_collected_steps=steps,
-            returns=np.array(returns, dtype=float),
-            lens=np.array(lengths, dtype=int),
-        )
+        self.collect_episode += len(ended)
+        return collect_stats(steps, ended)
 
     def _store(self, step: Step) -> Iterable[Any]:
         """Call the step hook and store a step; return its rewards, which the hook may change."""
@@ -263,7 +267,7 @@ class LeanCollector(Collector[CollectStats]):
             if not self._stores:
                 return step.rewards
             if type(buffer) is RingReplayBuffer and buffer.takes(step.obs_RO):
-                buffer.append(step.arrays())
+                buffer.append({name: values[0] for name, values in step.arrays().items()})
                 return step.rewards
         batch: Any = step.batch()
         if hook is not None or "info" in getattr(buffer, "keep", ()):
@@ -291,7 +295,6 @@ class LeanCollector(Collector[CollectStats]):
             acting = quick_actor(self._agent, explore=explore)  # the hook may change the policy
             if acting is None:
                 return policy_actions(policy, obs_RO, explores=explore)
-            act_R = acting(obs_RO)
-            return act_R, act_R
+            return (act_R := acting(obs_RO)), act_R
 
         return choose_again

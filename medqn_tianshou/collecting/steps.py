@@ -1,10 +1,11 @@
 """One step of a vector environment, as collectors pass it on."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from tianshou.data import Batch
+from tianshou.data import Batch, CollectStats
 from tianshou.data.collector import CollectActionBatchProtocol
 from tianshou.data.types import RolloutBatchProtocol
 
@@ -79,3 +80,16 @@ def action_batch(step: Step) -> CollectActionBatchProtocol:
         hidden_state=None,
     )
     return cast(CollectActionBatchProtocol, batch)
+
+
+def collect_stats(steps: int, ended: Sequence[tuple[Any, int]]) -> CollectStats:
+    """Return the statistics of a collect, from returns and lengths of the episodes that ended."""
+    if not ended:
+        return CollectStats(n_collected_steps=steps)
+    returns, lengths = zip(*ended, strict=True)
+    return CollectStats(
+        n_collected_episodes=len(ended),
+        n_collected_steps=steps,
+        returns=np.array(returns, dtype=float),
+        lens=np.array(lengths, dtype=int),
+    )

@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 from tianshou.env import BaseVectorEnv
+from tianshou.env.venvs import GYM_RESERVED_KEYS
 
 
 class SingleVectorEnv(BaseVectorEnv):
@@ -17,6 +18,14 @@ class SingleVectorEnv(BaseVectorEnv):
     :param timeouts_terminate: report truncations as terminations, so that no target bootstraps
         from the states in which they happen.
     """
+
+    __getattribute__ = object.__getattribute__  # the base class's is slow
+
+    def __getattr__(self, key: str) -> Any:
+        """Return what Tianshou asks the environment for, such as its spaces."""
+        if key in GYM_RESERVED_KEYS:
+            return self.get_env_attr(key)
+        raise AttributeError(f"{type(self).__name__} has no attribute {key!r}")
 
     # super().__init__ is not called: it would start workers.
     def __init__(self, env: gym.Env[Any, Any], *, timeouts_terminate: bool = False) -> None:
@@ -39,16 +48,21 @@ class SingleVectorEnv(BaseVectorEnv):
         obs, info = self.env.reset(**kwargs)
         return np.array([obs]), np.array([info])
 
+    def play(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Play one action, and return what the environment returns."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if truncated and self.timeouts_terminate:
+            terminated, truncated = True, False
+        return obs, reward, terminated, truncated, info
+
     def step(
         self,
         action: Any,
         id: Any = None,  # noqa: A002
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Play one action, given as an array of one."""
-        obs, reward, terminated, truncated, info = self.env.step(action[0])
+        obs, reward, terminated, truncated, info = self.play(action[0])
         info["env_id"] = 0
-        if truncated and self.timeouts_terminate:
-            terminated, truncated = True, False
         return (
             np.array([obs]),
             np.array([reward]),

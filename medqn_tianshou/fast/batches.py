@@ -101,7 +101,7 @@ class StoredBatches:
         if bounds.integer_valued:
             states: NDArray[Any] = np.concatenate([sampler.sample(size) for _ in range(epochs)])
             return states.reshape(len(states), -1)
-        low, high = bounds.low.reshape(-1), bounds.high.reshape(-1)
+        low, high = bounds.low.ravel(), bounds.high.ravel()
         if self._states.shape != (size * epochs, len(low)):
             self._shares = np.empty((size * epochs, len(low)))
             self._states = np.empty(self._shares.shape, np.float32)

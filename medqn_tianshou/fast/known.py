@@ -34,15 +34,12 @@ _GLOBAL_HOOKS = [
 _REPLACEMENTS = {"forward", "embed", "train", "_compiled_call_impl"}
 """Attributes of an object that replace methods of its class."""
 Sampler = TypeVar("Sampler")
-_CLASSES = (*_NETWORKS, *_LAYERS)
-
-
-def _class_methods() -> list[Any]:
-    """Return the methods of the known classes, which a user may replace."""
-    return [*map(attrgetter("forward"), _CLASSES), *map(attrgetter("embed"), _NETWORKS)]
-
-
-_METHODS = _class_methods()
+_METHODS = {
+    (kind, name): getattr(kind, name)
+    for name, kinds in (("forward", _NETWORKS | _LAYERS), ("embed", _NETWORKS))
+    for kind in kinds
+}
+"""Methods of the known classes, which a user may replace."""
 _address = torch.Tensor.data_ptr
 _MOST_NETWORKS = 8
 
@@ -94,6 +91,10 @@ class KnownNetwork:
         self.flat = FlatNetwork.of(network) if flatten else None
         """For compiled code; None where that does not apply."""
         self._addresses = list(map(_address, self.parameters))
+        kinds = {type(module) for module in modules}
+        own = {key: method for key, method in _METHODS.items() if key[0] in kinds}
+        self._classes, self._names = zip(*own, strict=True)
+        self._methods = list(own.values())
 
     @classmethod
     def of(cls, network: nn.Module, *, flatten: bool) -> Self | None:
@@ -114,7 +115,7 @@ class KnownNetwork:
         # Written for speed: it runs several times for each environment step. A replaced method is
         # one more attribute of its object.
         return (
-            _class_methods() == _METHODS
+            all(map(is_, map(getattr, self._classes, self._names), self._methods))
             and not any(self._hooks)
             and list(map(len, self._sized)) == self._sizes
             and all(map(is_, chain.from_iterable(self._views), self._entries))

@@ -90,7 +90,7 @@ class FlatOptimizer:
     @property
     def steps(self) -> int:
         """Steps taken so far."""
-        return int(self._steps[0])
+        return int(self._steps.item(0))
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:
@@ -102,7 +102,7 @@ class FlatOptimizer:
 
     def advance(self, steps: int) -> None:
         """Count steps, and set the gradients as torch would."""
-        self._steps += steps
+        self._steps.fill(self.steps + steps)
         if self._parameters[0].grad is not self._gradient_views[0]:
             for parameter, gradient in zip(self._parameters, self._gradient_views, strict=True):
                 parameter.grad = gradient

@@ -111,7 +111,7 @@ class FastMeDQNPolicy(MeDQN):
     def update(self, *args: Any, **kwargs: Any) -> MeDQNTrainingStats:
         """Update as Tianshou does, but read each observation once."""
         start = time.time()
-        given = kwargs | dict(zip(_ARGUMENTS, args, strict=False))
+        given = kwargs | dict(zip(_ARGUMENTS, args, strict=False)) if args else kwargs
         sample_size, buffer = given["sample_size"], given["buffer"]
         self._samples.clear()
         if (

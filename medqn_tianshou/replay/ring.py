@@ -1,6 +1,7 @@
 """Tianshou's own replay buffer, but faster for one environment."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ class RingReplayBuffer(VectorReplayBuffer):
         given: dict[str, Any] = batch.__dict__
         if not self.is_plain or not _fits(given, self._meta.__dict__):
             return super().add(batch, buffer_ids)
-        result: Any = [np.array([value]) for value in self.append(given)]
+        transition = {name: values[0] for name, values in given.items()}
+        result: Any = [np.array([value]) for value in self.append(transition)]
         return tuple(result)
 
     def takes(self, obs: NDArray[Any]) -> bool:
-        """Whether :meth:`append` may add a transition with such observations."""
+        """Whether :meth:`append` may add a transition with such observations, a batch of one."""
         fields = self._meta.__dict__
         stored = fields.get("obs")
         return (
@@ -42,29 +44,31 @@ class RingReplayBuffer(VectorReplayBuffer):
             and self.is_plain
             and fields.keys() == _FIELDS
             and obs.shape == (1, *stored.shape[1:])
-            and obs.dtype == stored.dtype
+            and obs.dtype == stored.dtype != object
+            and fields["rew"].ndim == 1
         )
 
     def append(self, transition: dict[str, Any]) -> tuple[int, float, int, int]:
         """Add a transition to a plain buffer that has some.
 
-        :param transition: arrays of one for each field, of the shapes that the buffer stores.
+        :param transition: each field, of the shape that the buffer stores.
         :return: its index, and return, length and first index of its episode if that has ended.
         """
-        stored: dict[str, Any] = self._meta.__dict__
         part = self.buffers[0]
-        index, size = part._insertion_idx, part.maxsize
-        for name, array in stored.items():
-            array[index] = transition[name][0]
+        own = vars(part)  # an assignment to an attribute of a buffer is slow
+        index, size = own["_insertion_idx"], part.maxsize
+        for name, array in self._meta.__dict__.items():
+            array[index] = transition[name]
         part.last_index[0] = self.last_index[0] = index
-        part._insertion_idx = (index + 1) % size
-        part._size = self._lengths[0] = min(part._size + 1, size)
-        part._ep_return += float(transition["rew"][0])
-        part._ep_len += 1
-        if not transition["done"][0]:
-            return index, 0.0, 0, part._ep_start_idx
-        episode = (part._ep_return, part._ep_len, part._ep_start_idx)
-        part._ep_return, part._ep_len, part._ep_start_idx = 0.0, 0, part._insertion_idx
+        own["_insertion_idx"] = following = (index + 1) % size
+        if own["_size"] < size:
+            own["_size"] = self._lengths[0] = own["_size"] + 1
+        own["_ep_return"] += float(transition["rew"])
+        own["_ep_len"] += 1
+        if not transition["done"]:
+            return index, 0.0, 0, own["_ep_start_idx"]
+        episode = (own["_ep_return"], own["_ep_len"], own["_ep_start_idx"])
+        own.update(_ep_return=0.0, _ep_len=0, _ep_start_idx=following)
         return index, *episode
 
     @property
@@ -79,8 +83,10 @@ class RingReplayBuffer(VectorReplayBuffer):
             if batch_size > 0:  # what choice() calls
                 return np.asarray(part._random_state.randint(part._size, size=batch_size))
             if batch_size == 0:  # all, the oldest first
-                start = part._insertion_idx if part._size == part.maxsize else 0
-                return np.asarray(np.arange(start, start + part._size) % part.maxsize)
+                if part._size < part.maxsize:
+                    return np.arange(part._size)
+                start = part._insertion_idx
+                return _twice_around(part.maxsize)[start : start + part.maxsize].copy()
         return super().sample_indices(batch_size)
 
     def fetch(
@@ -98,6 +104,12 @@ class RingReplayBuffer(VectorReplayBuffer):
             [stored[name][indices] for name in names],
             [*(obs[index] for index in (indices, *sampled)), stored["obs_next"][indices]],
         )
+
+
+@lru_cache(maxsize=4)
+def _twice_around(size: int) -> Index:
+    """Return the indices of a full ring, twice: those from the oldest on are in one piece."""
+    return np.tile(np.arange(size), 2)
 
 
 def _fits(given: dict[str, Any], stored: dict[str, Any]) -> bool:

@@ -34,7 +34,8 @@ class LeanTrainer(Trainer):
         super().__init__(**options)
         self.steps_left: int | None = None
         """Environment steps to the end of the run, where the last collect is cut; None: never."""
-        self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
+        self.recent_updates: deque[Any] = deque(maxlen=SMOOTHED_UPDATES)
+        """What the last updates reported; after a resume, the losses that earlier ones reported."""
 
     def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
         """Start from step 0, with an evaluation that does not set the best policy."""
@@ -81,17 +82,26 @@ class LeanTrainer(Trainer):
         return update_stat
 
     def _update_moving_avg_stats_and_log_update_data(self, update_stat: Any) -> None:
-        """Remember the losses; average them where a line is due."""
-        self.recent_losses.append(update_stat.get_loss_stats_dict())
+        """Remember the update; average the losses where a line is due."""
+        self.recent_updates.append(update_stat)
         logger: Any = self.logger
         if logger.wants_update_data:
             update_stat.smoothed_loss = self.smoothed_losses()
             logger.log_update_data(asdict(update_stat), self._gradient_step)
 
+    @property
+    def recent_losses(self) -> list[dict[str, float]]:
+        """The losses of the recent updates."""
+        return [
+            update if isinstance(update, dict) else update.get_loss_stats_dict()
+            for update in self.recent_updates
+        ]
+
     def smoothed_losses(self) -> dict[str, float]:
         """Average each loss over the recent updates."""
-        names = {name: None for losses in self.recent_losses for name in losses}
+        recent = self.recent_losses
+        names = {name: None for losses in recent for name in losses}
         return {
-            name: float(np.mean([each[name] for each in self.recent_losses if name in each]))
+            name: float(np.mean([losses[name] for losses in recent if name in losses]))
             for name in names
         }

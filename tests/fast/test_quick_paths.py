@@ -42,7 +42,10 @@ def count_calls(monkeypatch):
 
     monkeypatch.setattr(QNetwork, "forward", noted)
     # A replaced one makes them step aside, too.
-    monkeypatch.setattr(known, "_METHODS", known._class_methods())
+    kinds = [kind for kind, name in known._METHODS if name == "forward" and kind.forward is noted]
+    assert kinds
+    for kind in kinds:
+        monkeypatch.setitem(known._METHODS, (kind, "forward"), noted)
 
     def start(network):
         sizes[network] = []
