@@ -5,15 +5,17 @@ from typing import Any
 import numpy as np
 from tianshou.data import CollectStats
 
-from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.replay.ring import RingReplayBuffer
+
+_OF_ONE_ENV = {"play_alone", "step"}
+"""What a vector of one environment defines, such as ``SingleVectorEnv``."""
 
 
 def suits_alone(collector: Any) -> bool:
     """Whether :func:`take_alone` collects what a ``LeanCollector`` would collect now."""
     env, buffer, obs_RO = collector.env, collector.buffer, collector._pre_collect_obs_RO
     return (
-        type(env) is SingleVectorEnv
+        vars(type(env)).keys() >= _OF_ONE_ENV  # not a subclass that steps differently
         and type(buffer) is RingReplayBuffer
         and collector._actor is not None
         and collector._on_step_hook is None
@@ -26,7 +28,7 @@ def suits_alone(collector: Any) -> bool:
 def take_alone(collector: Any, n_step: int) -> CollectStats:
     """Play some steps, store them, and count, as a ``LeanCollector`` does."""
     env, act, on_states = collector.env, collector._actor, collector._on_states
-    play, append = env.play, collector.buffer.append
+    play, append = env.play_alone, collector.buffer.append
     returns, lengths = collector._episode_return, collector._episode_length
     obs_RO = collector._pre_collect_obs_RO
     ended: list[tuple[float, int]] = []

@@ -48,7 +48,7 @@ class SingleVectorEnv(BaseVectorEnv):
         obs, info = self.env.reset(**kwargs)
         return np.array([obs]), np.array([info])
 
-    def play(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def play_alone(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play one action, and return what the environment returns."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         if truncated and self.timeouts_terminate:
@@ -61,7 +61,7 @@ class SingleVectorEnv(BaseVectorEnv):
         id: Any = None,  # noqa: A002
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Play one action, given as an array of one."""
-        obs, reward, terminated, truncated, info = self.play(action[0])
+        obs, reward, terminated, truncated, info = self.play_alone(action[0])
         info["env_id"] = 0
         return (
             np.array([obs]),

@@ -39,30 +39,31 @@ class Actor:
         self._flat = known.flat if compiled and known is not None else None
         self.has_modes = known is None
         """Whether the network may act differently in training and in evaluation mode."""
-        self._eps, self._explores = eps, abs(eps) > _EPS_IS_ZERO
+        self.eps = eps
         self._action_count, self._compiled = action_count, compiled
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.int64]:
         """Choose for a batch of observations, without action masks."""
-        flat = self._flat
+        flat, eps = self._flat, self.eps
+        explores = abs(eps) > _EPS_IS_ZERO
         if len(obs) == 1 and flat is not None and flat.takes(obs):
             # The same for one state, in fewer calls, because it runs at every step.
-            if self._explores:
-                is_random = np.random.random() < self._eps
+            if explores:
+                is_random = np.random.random() < eps
                 sampled = np.random.rand(self._action_count)
                 if is_random:
                     return np.array([sampled.argmax()])
             return np.array([flat.best_action(obs)])
         actions = self._greedy(obs) if self.has_modes else None
-        if self._explores:
-            is_random_B = np.random.rand(len(obs)) < self._eps
+        if explores:
+            is_random_B = np.random.rand(len(obs)) < eps
             sampled_B = _best(np.random.rand(len(obs), self._action_count))
             fits = flat is None or flat.takes(obs)  # the network raises the error
             if actions is None and fits and is_random_B.all():
                 return sampled_B
         if actions is None:
             actions = self._greedy(obs)
-        if self._explores:
+        if explores:
             actions[is_random_B] = sampled_B[is_random_B]
         return actions
 

@@ -4,8 +4,10 @@ import inspect
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -24,6 +26,28 @@ from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
 from medqn_tianshou.host.api import ACTING, EVALUATING, UPDATING, MeDQNTrainingStats
 from medqn_tianshou.host.api import Agent as MeDQN
+
+
+class _Inspected(NamedTuple):
+    """What an inspection before an update found."""
+
+    buffer: Any
+    known: tuple[KnownNetwork, KnownNetwork] | None
+    """Online and target network; None if the plain code must run."""
+    at_once: bool
+    """Whether the compiled code can take all gradient steps in one call."""
+
+
+class _Undisturbed:
+    """Results of inspections, where nobody else changes the policy; a copy or pickle is empty."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.update: _Inspected | None = None
+        self.actors: dict[bool, Actor] = {}
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()
 
 
 class FastMeDQNPolicy(MeDQN):
@@ -52,6 +76,20 @@ class FastMeDQNPolicy(MeDQN):
         self._networks = KnownNetworks(flatten=compiled)
         self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
         self._samples: deque[Sample] = deque()
+        self._undisturbed = _Undisturbed()
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Within this context, the caller changes neither policy, networks, optimizer nor buffer.
+
+        Then they are inspected once, and not before each action and each update.
+        """
+        self._undisturbed = _Undisturbed()
+        self._undisturbed.is_on = True
+        try:
+            yield
+        finally:
+            self._undisturbed = _Undisturbed()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set existing numbers without the slow lookup of ``nn.Module``."""
@@ -95,16 +133,25 @@ class FastMeDQNPolicy(MeDQN):
         :param model: the network to evaluate; None is the one that learns.
         :param eps: the exploration rate; None is the policy's.
         """
+        eps = (self.eps if eps is None else eps) if explore else 0.0
+        inspected = self._undisturbed
+        if model is None and explore in inspected.actors:
+            actor = inspected.actors[explore]
+            actor.eps = eps
+            return actor
         if not _ACTING.are_kept_by(self.acting):
             return None
         network: Any = self.model if model is None else model
-        return Actor(
+        actor = Actor(
             network,
             self._networks.of(network),
-            eps=(self.eps if eps is None else eps) if explore else 0.0,
+            eps=eps,
             action_count=self.max_action_num,  # type: ignore[arg-type]
             compiled=self.compiled,
         )
+        if inspected.is_on and model is None:
+            inspected.actors[explore] = actor
+        return actor
 
     # Fetching a batch, and its targets.
 
@@ -114,6 +161,34 @@ class FastMeDQNPolicy(MeDQN):
         given = kwargs | dict(zip(_ARGUMENTS, args, strict=False)) if args else kwargs
         sample_size, buffer = given["sample_size"], given["buffer"]
         self._samples.clear()
+        inspected = self._undisturbed.update
+        if inspected is None or inspected.buffer is not buffer:
+            inspected = self._inspect(buffer)
+        if inspected.known is not None:
+            at_once = inspected.at_once and self.is_within_training_step
+            batch: MiniBatch | StoredBatch | None = None
+            if at_once:
+                self.__dict__["_buffer"] = weakref.ref(buffer)
+                network: Any = inspected.known[0].flat
+                batch = self._stored.draw(buffer, network, sample_size, self)
+            if batch is None:
+                is_real = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
+                draw_states = partial(self._sample_indices, buffer) if is_real else None
+                fetch = SingleFetch(buffer, self.n_step, draw_states)
+                batch = self._mini_batch(sample_size, fetch) if at_once else None
+            if batch is not None:
+                stats = self._update_at_once(batch, inspected.known[1])
+                stats.train_time = time.time() - start
+                return stats
+            given["buffer"] = fetch
+        try:
+            return super().update(**given)
+        finally:
+            self._samples.clear()  # which belong to the buffer
+
+    def _inspect(self, buffer: Any) -> _Inspected:
+        """Find out which code may update the networks."""
+        known, at_once = None, False
         if (
             buffer is not None
             and SingleFetch.suits(buffer)
@@ -121,33 +196,18 @@ class FastMeDQNPolicy(MeDQN):
             and _EVALUATING.are_kept_by(self.acting)
         ):
             known = self._known()
-            if known is not None:
-                # Other losses take torch's passes throughout: equal networks have distance 0.
-                at_once = (
-                    self.compiled
-                    and self.consolidation_kind == "mse"
-                    and self.huber_delta in (None, 1.0)
-                    and self.is_within_training_step
-                    and self._learner.suits(*known, self.torch_optim)
-                )
-                batch: MiniBatch | StoredBatch | None = None
-                if at_once:
-                    self.__dict__["_buffer"] = weakref.ref(buffer)
-                    batch = self._stored.draw(buffer, cast(Any, known[0].flat), sample_size, self)
-                if batch is None:
-                    is_real = self._coef > 0 and samples_as(self.state_sampler, RealStateSampler)
-                    draw_states = partial(self._sample_indices, buffer) if is_real else None
-                    fetch = SingleFetch(buffer, self.n_step, draw_states)
-                    batch = self._mini_batch(sample_size, fetch) if at_once else None
-                if batch is not None:
-                    stats = self._update_at_once(batch, known[1])
-                    stats.train_time = time.time() - start
-                    return stats
-                given["buffer"] = fetch
-        try:
-            return super().update(**given)
-        finally:
-            self._samples.clear()  # which belong to the buffer
+        if known is not None:
+            # Other losses take torch's passes throughout: equal networks have distance 0.
+            at_once = (
+                self.compiled
+                and self.consolidation_kind == "mse"
+                and self.huber_delta in (None, 1.0)
+                and self._learner.suits(*known, self.torch_optim)
+            )
+        inspected = _Inspected(buffer, known, at_once)
+        if self._undisturbed.is_on:
+            self._undisturbed.update = inspected
+        return inspected
 
     def _mini_batch(self, sample_size: int | None, fetch: SingleFetch) -> MiniBatch | None:
         """Fetch a mini-batch for :meth:`_update_at_once`; None if observations do not fit."""

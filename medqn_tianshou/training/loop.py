@@ -119,6 +119,7 @@ class Training:
             show_progress=False,
             test_in_train=False,
         )
+        self.trainer.is_alone = on_collect is None
 
     @property
     def env_step(self) -> int:

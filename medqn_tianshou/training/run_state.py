@@ -79,7 +79,7 @@ def trainer_state(trainer: LeanTrainer) -> State:
         **{name: getattr(trainer, name) for name in _TRAINER_FIELDS},
         "epoch": trainer.epoch,
         "seconds": time.time() - trainer.start_time,
-        "recent_losses": trainer.recent_losses,
+        "recent_losses": list(trainer.recent_losses),
     }
 
 
@@ -91,5 +91,5 @@ def load_trainer_state(trainer: LeanTrainer, state: State) -> None:
     trainer.epoch = int(state["epoch"]) - 1
     trainer.iter_num = int(state["iter_num"]) - 1
     trainer.start_time = time.time() - float(state["seconds"])
-    trainer.recent_updates.clear()  # of a checkpoint that turned out not to fit
-    trainer.recent_updates.extend(state["recent_losses"])
+    trainer.recent_losses.clear()  # of a checkpoint that turned out not to fit
+    trainer.recent_losses.extend(state["recent_losses"])

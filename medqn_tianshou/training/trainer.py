@@ -2,16 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, fields
+from statistics import fmean
 from typing import Any
 
-import numpy as np
 from tianshou.data import CollectStats
 from tianshou.data.collector import CollectStatsBase
 from tianshou.utils.torch_utils import policy_within_training_step
 
-from medqn_tianshou.host.api import Trainer
+from medqn_tianshou.algorithm.stats import LossTerms
+from medqn_tianshou.host.api import MeDQNTrainingStats, Trainer
 from medqn_tianshou.startup import release_code
 
 SMOOTHED_UPDATES = 100
@@ -34,8 +35,9 @@ class LeanTrainer(Trainer):
         super().__init__(**options)
         self.steps_left: int | None = None
         """Environment steps to the end of the run, where the last collect is cut; None: never."""
-        self.recent_updates: deque[Any] = deque(maxlen=SMOOTHED_UPDATES)
-        """What the last updates reported; after a resume, the losses that earlier ones reported."""
+        self.is_alone = False
+        """Whether nobody else changes the policy while it trains: not even ``train_fn``."""
+        self.recent_losses: deque[dict[str, float]] = deque(maxlen=SMOOTHED_UPDATES)
 
     def reset(self, reset_collectors: bool = True, reset_buffer: bool = False) -> None:
         """Start from step 0, with an evaluation that does not set the best policy."""
@@ -58,7 +60,10 @@ class LeanTrainer(Trainer):
         steps = episodes = 0
         interval: Any = self.step_per_collect
         update_stats = None
-        with policy_within_training_step(self.policy):
+        policy: Any = self.policy
+        has_fast_paths = self.is_alone and hasattr(policy, "undisturbed")
+        undisturbed = policy.undisturbed() if has_fast_paths else nullcontext()
+        with policy_within_training_step(policy), undisturbed:
             while steps < self.step_per_epoch:
                 if self.steps_left is not None and self.steps_left - steps < interval:
                     self.step_per_collect = self.steps_left - steps
@@ -82,26 +87,29 @@ class LeanTrainer(Trainer):
         return update_stat
 
     def _update_moving_avg_stats_and_log_update_data(self, update_stat: Any) -> None:
-        """Remember the update; average the losses where a line is due."""
-        self.recent_updates.append(update_stat)
+        """Remember the losses; average them where a line is due."""
+        self.recent_losses.append(_losses(update_stat))
         logger: Any = self.logger
         if logger.wants_update_data:
             update_stat.smoothed_loss = self.smoothed_losses()
             logger.log_update_data(asdict(update_stat), self._gradient_step)
 
-    @property
-    def recent_losses(self) -> list[dict[str, float]]:
-        """The losses of the recent updates."""
-        return [
-            update if isinstance(update, dict) else update.get_loss_stats_dict()
-            for update in self.recent_updates
-        ]
-
     def smoothed_losses(self) -> dict[str, float]:
         """Average each loss over the recent updates."""
-        recent = self.recent_losses
-        names = {name: None for losses in recent for name in losses}
+        names = {name: None for losses in self.recent_losses for name in losses}
         return {
-            name: float(np.mean([losses[name] for losses in recent if name in losses]))
+            name: fmean(losses[name] for losses in self.recent_losses if name in losses)
             for name in names
         }
+
+
+def _losses(update_stat: Any) -> dict[str, float]:
+    """Return what ``get_loss_stats_dict`` returns; it takes long to find what has no loss."""
+    if type(update_stat) is not MeDQNTrainingStats:
+        losses: dict[str, float] = update_stat.get_loss_stats_dict()
+        return losses
+    terms = vars(update_stat)
+    return {name: terms[name] for name in _LOSSES if terms[name] is not None}
+
+
+_LOSSES = tuple(field.name for field in fields(LossTerms))
