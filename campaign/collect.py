@@ -22,7 +22,7 @@ def collect(out: Path) -> int:
             continue
         folder = out / run["folder"]
         target = RESULTS / Path(run["folder"]).relative_to("runs").parent  # the time of its start
-        if _env_steps(target) >= _env_steps(folder):
+        if _env_steps(target) >= _env_steps(folder) or not _has_episodes(folder):
             continue
         config = json.loads((folder / "config.json").read_text())
         config.pop("arguments")  # with the folders of that machine
@@ -44,6 +44,12 @@ def _env_steps(folder: Path) -> int:
     """Return how far a run got; -1 if it has not ended yet."""
     summary = folder / "summary.json"
     return int(json.loads(summary.read_text())["env_steps"]) if summary.is_file() else -1
+
+
+def _has_episodes(folder: Path) -> bool:
+    """Whether a run has finished an episode: before that there is no return to compare."""
+    with (folder / "episodes.csv").open() as file:
+        return sum(1 for _ in file) > 1
 
 
 if __name__ == "__main__":

@@ -42,9 +42,10 @@ This page compares the paper's claims with our own runs. `python campaign/page.p
 - The published scores of Atari games are medians over 5 seeds, with the lowest and the highest
   score. The score of a run at a mark is its mean over the evaluations of the 250,000 steps before
   it, in the paper's runs and in ours.
-- The same seed gives the same run only on the same kind of CPU. MeDQN(R) on NameThisGame with
-  seed 0 was begun twice: on an AMD EPYC, where it was stopped at 502,470 steps (2,082 at the mark
-  of 500,000), and on an Intel Xeon. The longer run is reported.
+- The same seed gives the same run only on the same kind of CPU. Both algorithms on NameThisGame
+  with seed 0 were begun twice: on an AMD EPYC, where they were stopped at about 502,000 steps, and
+  on an Intel Xeon. The longer runs, those on Intel, are reported. At the mark of 500,000, those on
+  AMD had 2,082 (MeDQN(R)) and 2,441 (DQN).
 
 | | the paper | our runs | final return: mean [95%] | runs | |
 |---|---|---|---|---|---|

@@ -3,54 +3,30 @@
 import inspect
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import ReplayBuffer
-from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 
-from medqn_tianshou.algorithm.consolidation import ComputeReturns, network_input
-from medqn_tianshou.algorithm.samplers import Observations, RealStateSampler, UniformStateSampler
+from medqn_tianshou.algorithm.samplers import RealStateSampler
 from medqn_tianshou.fast.acting import Actor
 from medqn_tianshou.fast.batches import MiniBatch, StoredBatch, StoredBatches
 from medqn_tianshou.fast.flat import FlatNetwork
-from medqn_tianshou.fast.known import KnownMethods, KnownNetwork, KnownNetworks, samples_as
+from medqn_tianshou.fast.inspection import Inspected, Undisturbed
+from medqn_tianshou.fast.joined import KEPT_EVALUATING, JoinedPasses
+from medqn_tianshou.fast.known import KnownMethods, KnownNetwork, samples_as
 from medqn_tianshou.fast.learner import SmallLearner
-from medqn_tianshou.fast.passes import action_values
-from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns, nstep_terms
-from medqn_tianshou.host.api import ACTING, EVALUATING, UPDATING, MeDQNTrainingStats
+from medqn_tianshou.fast.targets import SingleFetch, join, nstep_terms
+from medqn_tianshou.host.api import ACTING, UPDATING, MeDQNTrainingStats
 from medqn_tianshou.host.api import Agent as MeDQN
 
 
-class _Inspected(NamedTuple):
-    """What an inspection before an update found."""
-
-    buffer: Any
-    known: tuple[KnownNetwork, KnownNetwork] | None
-    """Online and target network; None if the plain code must run."""
-    at_once: bool
-    """Whether the compiled code can take all gradient steps in one call."""
-
-
-class _Undisturbed:
-    """Results of inspections, where nobody else changes the policy; a copy or pickle is empty."""
-
-    def __init__(self) -> None:
-        self.is_on = False
-        self.update: _Inspected | None = None
-        self.actors: dict[bool, Actor] = {}
-
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        return type(self), ()
-
-
-class FastMeDQNPolicy(MeDQN):
+class FastMeDQNPolicy(JoinedPasses):
     """MeDQN with the same results in less time: ``FastMeDQN`` with Tianshou 2.
 
     Each observation of an update is read once; TD batch and consolidation states share a forward
@@ -68,15 +44,11 @@ class FastMeDQNPolicy(MeDQN):
     """
 
     def __init__(self, *, compiled: bool = True, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(compiled=compiled, **options)
         action_space: Any = self.action_space
         self.max_action_num = int(action_space.n)  # known before the first forward pass
-        self.compiled = compiled
         self._learner, self._stored = SmallLearner(), StoredBatches()
-        self._networks = KnownNetworks(flatten=compiled)
-        self._inspected: tuple[KnownNetwork, KnownNetwork] | None = None
-        self._samples: deque[Sample] = deque()
-        self._undisturbed = _Undisturbed()
+        self._undisturbed = Undisturbed()
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -84,12 +56,12 @@ class FastMeDQNPolicy(MeDQN):
 
         Then they are inspected once, and not before each action and each update.
         """
-        self._undisturbed = _Undisturbed()
+        self._undisturbed = Undisturbed()
         self._undisturbed.is_on = True
         try:
             yield
         finally:
-            self._undisturbed = _Undisturbed()
+            self._undisturbed = Undisturbed()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set existing numbers without the slow lookup of ``nn.Module``."""
@@ -102,11 +74,6 @@ class FastMeDQNPolicy(MeDQN):
     @staticmethod
     def _compile() -> None:
         """Skip Tianshou's compilation of functions that may never be called: it takes seconds."""
-
-    def _known(self) -> tuple[KnownNetwork, KnownNetwork] | None:
-        """Return both known networks; None if the plain code must evaluate them."""
-        online, target = self._networks.of(self.model), self._networks.of(self.target_model)
-        return None if online is None or target is None else (online, target)
 
     # Acting.
 
@@ -186,14 +153,14 @@ class FastMeDQNPolicy(MeDQN):
         finally:
             self._samples.clear()  # which belong to the buffer
 
-    def _inspect(self, buffer: Any) -> _Inspected:
+    def _inspect(self, buffer: Any) -> Inspected:
         """Find out which code may update the networks."""
         known, at_once = None, False
         if (
             buffer is not None
             and SingleFetch.suits(buffer)
             and _UPDATING.are_kept_by(self)
-            and _EVALUATING.are_kept_by(self.acting)
+            and KEPT_EVALUATING.are_kept_by(self.acting)
         ):
             known = self._known()
         if known is not None:
@@ -204,7 +171,7 @@ class FastMeDQNPolicy(MeDQN):
                 and self.huber_delta in (None, 1.0)
                 and self._learner.suits(*known, self.torch_optim)
             )
-        inspected = _Inspected(buffer, known, at_once)
+        inspected = Inspected(buffer, known, at_once)
         if self._undisturbed.is_on:
             self._undisturbed.update = inspected
         return inspected
@@ -250,104 +217,12 @@ class FastMeDQNPolicy(MeDQN):
         size = self.consolidation_batch_size or batch_size
         return [sampler.draw_indices(size, buffer) for _ in range(self.consolidation_epochs)]
 
-    def _prepare(
-        self,
-        compute_returns: ComputeReturns,
-        batch: RolloutBatchProtocol,
-        buffer: ReplayBuffer,
-        indices: NDArray[np.int_],
-    ) -> BatchWithReturnsProtocol:
-        """Compute the TD targets and sample the consolidation states of all epochs."""
-        if not isinstance(buffer, SingleFetch):
-            return super()._prepare(compute_returns, batch, buffer, indices)
-        self._buffer = weakref.ref(buffer.buffer)
-        states = buffer.states or self._by_epoch(self._sample_states(len(indices)))
-        self._samples.extend(map(Sample, states))
-        with_returns = cast(BatchWithReturnsProtocol, batch)
-        with_returns.returns = nstep_returns(buffer.steps, self._value(batch.obs_next), self.gamma)
-        return with_returns
-
-    def _sample_states(self, batch_size: int) -> Observations | None:
-        """Sample the consolidation states of all epochs, one after another."""
-        if self._coef == 0:
-            return None
-        size = self.consolidation_batch_size or batch_size
-        sampler, epochs = self.state_sampler, self.consolidation_epochs
-        if samples_as(sampler, UniformStateSampler) and not sampler.bounds.integer_valued:
-            return sampler.sample(size * epochs)  # the same random numbers in one request
-        return np.concatenate([sampler.sample(size, self._buffer()) for _ in range(epochs)])
-
-    def _by_epoch(self, states: Observations | None) -> list[Observations]:
-        return [] if states is None else np.split(states, self.consolidation_epochs)
-
-    @torch.no_grad()
-    def _value(self, obs_next: Any) -> torch.Tensor:
-        """Evaluate the successors and the sampled states in one pass of the target network.
-
-        Tianshou's ``_target_q`` evaluates the online network as well, which only double DQN needs.
-        """
-        next_input = network_input(obs_next)
-        sync_is_due = -self._iter % self.target_update_freq < self.consolidation_epochs
-        if self._samples and not sync_is_due:
-            inputs = [*(sample.states for sample in self._samples), next_input]
-            *samples_q_SA, target_q_BA = self._q(self.target_model, join(inputs)).tensor_split(
-                np.cumsum([len(states) for states in inputs[:-1]]).tolist()
-            )
-            for sample, sample_q_SA in zip(self._samples, samples_q_SA, strict=True):
-                sample.target_q_SA = sample_q_SA
-        else:
-            target_q_BA = self._q(self.target_model, next_input)
-        if not self.is_double:
-            return target_q_BA.max(dim=1).values
-        q_BA = self._q(self.model, next_input)
-        q_BA = self.acting.compute_q_value(q_BA, getattr(obs_next, "mask", None))
-        return target_q_BA.gather(1, q_BA.argmax(dim=1, keepdim=True)).flatten()
-
-    # Learning.
-
-    def _take_gradient_steps(self, batch: RolloutBatchProtocol) -> MeDQNTrainingStats:
-        """Take the gradient steps of the base class; inspect the networks once for all."""
-        known = self._known() if _EVALUATING.are_kept_by(self.acting) else None
-        self.__dict__["_inspected"] = known  # nn.Module's own assignment is slow
-        try:
-            return super()._take_gradient_steps(batch)
-        finally:
-            self.__dict__["_inspected"] = None
-
-    def _action_values(self, batch: RolloutBatchProtocol) -> tuple[torch.Tensor, Any]:
-        """Evaluate the TD batch and the consolidation states in one pass of each network."""
-        if self._inspected is None:
-            return super()._action_values(batch)
-        obs = network_input(batch.obs)
-        if self._coef == 0:
-            return self._q(self.model, obs), None
-        sample = self._next_sample(len(obs))
-        target_q_SA = self._target_values(sample)
-        q_BA, states_q_SA = self._q(self.model, join((obs, sample.states))).tensor_split(
-            (len(obs),)
-        )
-        return q_BA, (states_q_SA, target_q_SA)
-
-    def _next_sample(self, batch_size: int) -> Sample:
-        if not self._samples:
-            self._samples.extend(map(Sample, self._by_epoch(self._sample_states(batch_size))))
-        return self._samples.popleft()
-
-    @torch.no_grad()
-    def _target_values(self, sample: Sample) -> torch.Tensor:
-        if sample.target_q_SA is None:  # not known yet, or the target network has just changed
-            sample.target_q_SA = self._q(self.target_model, sample.states)
-        return sample.target_q_SA
-
-    def _q(self, network: torch.nn.Module, obs: Any) -> torch.Tensor:
-        return action_values(network, obs, compiled=self.compiled)
-
 
 FastMeDQN = FastMeDQNPolicy
 """The name with Tianshou 2."""
 _ARGUMENTS = tuple(inspect.signature(MeDQN.update).parameters)[1:]
 """Of an update, in the order of the installed Tianshou."""
-_EVALUATING, _ACTING = KnownMethods(**EVALUATING), KnownMethods(**ACTING)
+_ACTING = KnownMethods(**ACTING)
 _UPDATING = KnownMethods(
     **{
         name: getattr(FastMeDQNPolicy, name)

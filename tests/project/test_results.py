@@ -36,9 +36,10 @@ def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_furth
     (folder / "config.json").write_text('{"arguments": ["--logdir", "x"], "task": "Game"}')
     (folder / "progress.csv").write_text("env_step\r\n0\r\n")
 
-    def ended_at(env_steps, state):
+    def ended_at(env_steps, state, episodes=1):
         (folder / "summary.json").write_text(json.dumps({"env_steps": env_steps}))
-        (folder / "episodes.csv").write_text(f"env_step,return\r\n{env_steps},1\r\n")
+        lines = ["env_step,return", *[f"{env_steps},1"] * episodes]
+        (folder / "episodes.csv").write_text("".join(f"{line}\r\n" for line in lines))
         runs = {
             "B_Game_dqn_seed0": {
                 "state": state, "folder": str(folder.relative_to(tmp_path / "out")), "command": "c",
@@ -50,6 +51,8 @@ def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_furth
 
     copied = tmp_path / "results/B/Game/dqn/0"
     assert ended_at(100, "running") == 0
+    assert ended_at(50, "stopped", episodes=0) == 0
+    assert not copied.exists()
     assert [ended_at(100, "stopped"), ended_at(100, "stopped")] == [1, 0]
     assert ended_at(300, "finished") == 1
     assert (copied / "episodes.csv").read_text() == "env_step,return\n300,1\n"
