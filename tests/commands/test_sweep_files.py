@@ -300,6 +300,17 @@ def test_a_wrong_study_is_named(tmp_path, change, told):
     assert told in str(raised.value)
 
 
+def test_some_runs_of_a_file_can_be_chosen(tmp_path, capsys):
+    path = str(write(tmp_path / "two.toml", GOOD.replace("seeds = 1", "seeds = 3")))
+    options = ["sweep", path, "--dry-run", "--runs"]
+    assert command.main([*options, "*_seed2", "MountainCar-v0_*_seed[12]"]) == 0
+    commands = [line for line in capsys.readouterr().out.splitlines() if line.startswith("medqn ")]
+    assert [line.rpartition(" ")[2] for line in commands] == ["2", "1"]
+    with pytest.raises(SystemExit):
+        command.main([*options, "*_seed2", "*_seed3"])
+    assert "argument --runs: *_seed3 matches no run; " in capsys.readouterr().err
+
+
 def test_the_campaign_is_a_sweep(tmp_path):
     studies = {study.study: study for study in read_studies(ROOT / "campaign/campaign.toml")}
     assert list(studies) == ["A1", "B", "C1", "A2", "D", "C2"]

@@ -24,6 +24,7 @@ Examples:
 import argparse
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from medqn_tianshou.commands.edge import exit_code, interrupt_on_sigterm
@@ -58,6 +59,13 @@ def make_parser(prog: str | None = None) -> Parser:
         metavar="NAME",
         help="run only these studies of the file (default: all)",
     )
+    parser.add_argument(
+        "--runs",
+        nargs="+",
+        metavar="PATTERN",
+        help="run only the runs whose names in --dry-run match a pattern, e.g. '*_seed0'; in the "
+        "order of the patterns",
+    )
     for flag, text in (
         ("--dry-run", "list the runs and their resources; run nothing"),
         ("--no-ray", "run local processes, without Ray"),
@@ -85,6 +93,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
         plans = [plan for study in chosen for plan in study.plans(out)]
     except SweepFileError as error:
         parser.bad("FILE", args.file, str(error))
+    plans = _chosen(parser, plans, args.runs)
     _check_same_runs(parser, plans, out)
     if args.dry_run:
         _print_plans(plans)
@@ -136,6 +145,19 @@ def _run(parser: Parser, args: argparse.Namespace, plans: Sequence[RunPlan], out
         command = f"{installed_command('medqn')} report {out / 'runs'} --out {out / 'report'}"
         print(f"to report: {command}")
     return 1 if failed else 0
+
+
+def _chosen(
+    parser: Parser, plans: Sequence[RunPlan], patterns: Sequence[str] | None
+) -> list[RunPlan]:
+    """Return the runs that match a pattern, in the order of the patterns; all without patterns."""
+    chosen: dict[str, RunPlan] = {}
+    for pattern in patterns or ["*"]:
+        matching = {plan.name: plan for plan in plans if fnmatchcase(plan.name, pattern)}
+        if not matching:
+            parser.bad("--runs", pattern, "matches no run; --dry-run without --runs lists them")
+        chosen = chosen | matching
+    return list(chosen.values())
 
 
 def _print_plans(plans: Sequence[RunPlan]) -> None:
