@@ -33,7 +33,7 @@ def take_alone(collector: Any, n_step: int) -> CollectStats:
     obs_RO = collector._pre_collect_obs_RO
     ended: list[tuple[float, int]] = []
     for step in range(1, n_step + 1):
-        action = act(obs_RO)[0]
+        action = int(act(obs_RO)[0])  # numpy's integers slow down an environment's arithmetic
         obs, reward, terminated, truncated, _ = play(action)
         obs_next_RO = np.array([obs])
         if on_states is not None:

@@ -12,12 +12,13 @@ from medqn_tianshou.host.api import Agent, Logger
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.dashboard import LAYOUT, Probe, policy_figures, write_hparams
+from medqn_tianshou.training.event_writer import EventWriter
 from medqn_tianshou.training.memory import MB, MemoryMonitor, MemoryUsage, format_bytes
 from medqn_tianshou.training.progress_line import ProgressLine
 from medqn_tianshou.training.replay_memory import make_watch
 from medqn_tianshou.training.run_folder import ProgressRow, RunFolder, Summary, best_and_final
 from medqn_tianshou.training.settings import TrainingSettings
-from medqn_tianshou.training.wandb_mirror import MirroredWriter, WandbMirror
+from medqn_tianshou.training.wandb_mirror import WandbMirror
 
 LOG_EVERY_ENV_STEPS = 1000
 LOG_EVERY_GRADIENT_STEPS = 100
@@ -61,7 +62,7 @@ class RunLogger(Logger):
     ) -> None:
         run.await_event_file()
         super().__init__(
-            MirroredWriter(str(run.path), self._mirror),
+            EventWriter(str(run.path), self._mirror),
             train_interval=LOG_EVERY_ENV_STEPS,
             update_interval=max(LOG_EVERY_GRADIENT_STEPS, settings.gradient_steps // LOGGED_POINTS),
             write_flush=False,

@@ -12,8 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from torch.utils.tensorboard import SummaryWriter
-
 from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.run_folder import RunFolder
@@ -21,19 +19,6 @@ from medqn_tianshou.training.run_folder import RunFolder
 Mode = Literal["online", "offline"]
 RECORD = "wandb.json"
 _EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 130}
-
-
-class MirroredWriter(SummaryWriter):
-    """TensorBoard's writer, which also passes each scalar on: tag and value."""
-
-    def __init__(self, folder: str, mirror: Callable[[str, float], None]) -> None:
-        super().__init__(folder)
-        self._mirror = mirror
-
-    def add_scalar(self, tag: str, scalar_value: Any, *args: Any, **options: Any) -> None:
-        """Write a scalar, and pass it on."""
-        super().add_scalar(tag, scalar_value, *args, **options)
-        self._mirror(tag, float(scalar_value))
 
 
 class WandbMirror:
