@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medqn_tianshou.commands.report.command import main as report
-from medqn_tianshou.commands.report.published import published_marks
+from medqn_tianshou.commands.report.published import published_marks, score_at
 from medqn_tianshou.commands.report.runs import Metric, RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import Estimate, improvement, mean_interval
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs/results"
 RESAMPLES, SEED = 2000, 0
-MARK_STEPS = 250_000
-"""Environment steps before a published mark whose evaluations it averages."""
 ORDER = ("MeDQN(U)", "MeDQN(R)", "DQN", "DQN(S)")
 HEAD = """\
 # Results
@@ -127,17 +125,12 @@ def _beside_published(runs: Sequence[RecordedRun]) -> list[str]:
     for algorithm in sorted({run.algorithm for run in runs}, key=ORDER.index):
         seeds = [run for run in runs if run.algorithm == algorithm]
         for mark, *published in min(map(published_marks, seeds), key=len):
-            ours = np.median([_score_at(run, mark) for run in seeds])
+            ours = np.median([score_at(run, mark) for run in seeds])
             median, low, high = (f"{value:,.0f}" for value in published)
             lines.append(
                 f"{algorithm} at {mark:,.0f}: {ours:,.0f}; published {median} [{low}, {high}]"
             )
     return lines
-
-
-def _score_at(run: RecordedRun, mark: float) -> float:
-    scores = [score for step, score in run.evaluations if mark - MARK_STEPS < step <= mark]
-    return float(np.mean(scores))
 
 
 def _key(task: str) -> str:

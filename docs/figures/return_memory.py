@@ -1,7 +1,8 @@
-"""Draw return_memory.png: final return against replay memory, from the results in this repository.
+"""Draw return_memory.png: scores on Atari against memory, from the results in this repository.
 
-Run it as ``python -m docs.figures.return_memory``. The returns come from ``campaign/results``, the
-bytes of Atari transitions from ``docs/results/memory``.
+Run it as ``python -m docs.figures.return_memory``. The runs are those of ``campaign/results/B``,
+the published scores those of ``docs/data``, and the bytes of a transition of Tianshou's buffer
+those of ``docs/results/memory``.
 """
 
 import json
@@ -11,86 +12,118 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
-from medqn_tianshou.commands.report.curves import Array, final_returns
-from medqn_tianshou.commands.report.runs import find_runs, read_run
-from medqn_tianshou.commands.report.statistics import mean_interval
-from medqn_tianshou.commands.report.style import OWN_COLOURS, STYLE, WITH_SEPARATORS, swarm
+from medqn_tianshou.commands.report.curves import Array
+from medqn_tianshou.commands.report.published import MARK_STEPS, all_published_marks, score_at
+from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_run
+from medqn_tianshou.commands.report.style import OWN_COLOURS, STYLE, WITH_SEPARATORS
 from medqn_tianshou.training.memory import MB, format_bytes
 
 HERE = Path(__file__).parent
-RUNS = HERE.parents[1] / "campaign/results/A1"
+RUNS = HERE.parents[1] / "campaign/results/B/NameThisGameNoFrameskip-v4"
 MEMORY = HERE.parent / "results/memory/memory.json"
-ALGORITHMS = {"dqn": "DQN", "medqn-u": "MeDQN(U)", "dqn-s": "DQN(S)"}
-TASKS = ("MountainCar-v0", "Acrobot-v1")
+ALGORITHMS = ("MeDQN(R)", "DQN")
+PUBLISHED = (("MeDQN(R)", 100_000), ("DQN", 100_000), ("DQN", 1_000_000))
+BAR: Any = {"fmt": "s", "markerfacecolor": "white", "markersize": 6, "capsize": 3, "linewidth": 1.2}
+APART = {"MeDQN(R)": 0.93, "DQN": 1.08}
+"""Factors that keep marks of the same size or step from hiding each other."""
 
 
-def read_line(task: str, algo: str) -> tuple[str, Array]:
-    """Read replay size and final returns of the runs of an algorithm."""
-    runs = [read_run(path) for path in find_runs(RUNS / task / algo)]
-    nbytes = format_bytes(round(runs[0].buffer_mb * MB))  # the same in all runs
-    size = f"{runs[0].value('buffer_size'):,} transitions, {nbytes}"
-    return size, np.sort(final_returns(run.curve("train", None) for run in runs))
+def read_runs() -> list[RecordedRun]:
+    """Read our runs."""
+    return [read_run(path) for path in find_runs(RUNS)]
 
 
-def draw_task(axis: Any, task: str) -> None:
-    """Draw a row per algorithm: its runs, and below them their mean and its interval."""
-    lines = {algo: read_line(task, algo) for algo in ALGORITHMS}
-    everything = np.concatenate([returns for _, returns in lines.values()])
-    low, high = everything.min(), everything.max()
-    for row, (algo, (size, returns)) in enumerate(lines.items()):
-        colour = OWN_COLOURS[ALGORITHMS[algo]]
-        axis.text(low, row - 0.34, f"{ALGORITHMS[algo]}: {size}", color=colour)
-        heights = row - 0.045 * swarm(returns, low, high)
-        axis.scatter(returns, heights, 11, color=colour, alpha=0.6, linewidth=0)
-        mean, interval = returns.mean(), mean_interval(returns, 2000, 0)
-        ends = np.abs(np.array(interval) - mean)[:, None]
-        look = {"markerfacecolor": "white", "markersize": 6, "capsize": 3, "linewidth": 1.5}
-        axis.errorbar(mean, row + 0.27, xerr=ends, fmt="o", color=colour, **look)
-    axis.set(title=f"{task.split('-')[0]}, {len(returns)} seeds", xlabel="final return")
-    axis.xaxis.set_major_formatter(WITH_SEPARATORS)
-    axis.set_ylim(2.5, -0.62)
-
-
-def draw_bytes(axis: Any) -> None:
-    """Draw the size of a million Atari transitions, without the colours of algorithms."""
-    parts = json.loads(MEMORY.read_text())["parts"]
-    peers = parts["peers"]["measured"]
-    raw = peers["bytes_per_transition"]
-    computed = " (computed)" * (not peers["sb3_is_measured"])
-    games = parts["bytes"]["measured"]["bytes_per_transition"]
-    mean = np.mean([game["random"] for game in games.values()])
-    sb3 = raw["Stable-Baselines3, `optimize_memory_usage`"]
-    rows = [
-        (f"Stable-Baselines3{computed}", sb3, "white"),
-        ("Tianshou", raw["Tianshou, as its Atari example uses it"], "white"),
-        (f"compact (ours), {len(games)}-game mean", mean, "black"),
-        ("compact (ours), Qbert", games["Qbert"]["random"], "black"),
+def latest_mark(runs: list[RecordedRun]) -> float:
+    """Return the last published mark that at least one run of each algorithm has reached."""
+    reached = [
+        max(run.env_steps for run in runs if run.algorithm == algorithm) for algorithm in ALGORITHMS
     ]
-    for row, (label, nbytes, fill) in enumerate(rows):
-        gigabytes = nbytes * 1e6 / 1e9
-        axis.plot(gigabytes, row, "o", color="black", markerfacecolor=fill, markersize=6)
-        axis.text(0.05, row - 0.3, f"{label}: {gigabytes:.3g} GB")
-    axis.set(xscale="log", xlim=(0.045, 100), title="1,000,000 Atari transitions")
-    axis.set_xlabel("replay memory")
-    axis.set_xticks([0.1, 1, 10], ["0.1 GB", "1 GB", "10 GB"])
+    steps = all_published_marks(runs[0].task, "DQN", 100_000)[:, 0]
+    return float(steps[steps <= min(reached)].max())
+
+
+def raw_bytes(transitions: int) -> float:
+    """Return the memory of a buffer as in the published runs, Tianshou's own."""
+    peers = json.loads(MEMORY.read_text())["parts"]["peers"]["measured"]
+    return float(
+        transitions * peers["bytes_per_transition"]["Tianshou, as its Atari example uses it"]
+    )
+
+
+def draw_published(axis: Any, x: float, mark: Array, algorithm: str, label: str = "") -> None:
+    """Draw a median and its range."""
+    _, median, low, high = mark
+    ends = [[median - low], [high - median]]
+    axis.errorbar(x, median, yerr=ends, color=OWN_COLOURS[algorithm], label=label, **BAR)
+
+
+def draw_curves(axis: Any, runs: list[RecordedRun], mark: float) -> None:
+    """Draw each run, and the published scores of the same algorithms and buffers."""
+    for algorithm in ALGORITHMS:
+        seeds = [run for run in runs if run.algorithm == algorithm]
+        for run in seeds:
+            steps = [step for step, _ in run.evaluations if MARK_STEPS <= step <= mark]
+            scores = [score_at(run, step) for step in steps]
+            label = f"{algorithm}: our runs" if run is seeds[0] else ""
+            axis.plot(steps, scores, color=OWN_COLOURS[algorithm], linewidth=1.5, label=label)
+        for published in all_published_marks(runs[0].task, algorithm, 100_000):
+            if published[0] <= mark:
+                x = published[0] * APART[algorithm] ** 0.3
+                label = f"{algorithm}: published" if published[0] == mark else ""
+                draw_published(axis, x, published, algorithm, label)
+    axis.legend(frameon=False, loc="upper left")
+    axis.set(xlabel="environment steps", title="NameThisGame, 100,000 transitions", ylabel="score")
+    axis.xaxis.set_major_formatter(
+        FuncFormatter(lambda steps, _: f"{steps / 1e6:g}M" if steps else "0")
+    )
+
+
+def draw_memory(axis: Any, runs: list[RecordedRun], mark: float) -> None:
+    """Draw the scores at the mark against the memory of the replay buffer."""
+    reached = [run for run in runs if run.env_steps >= mark]
+    for algorithm in ALGORITHMS:
+        seeds = [run for run in reached if run.algorithm == algorithm]
+        sizes = [run.buffer_mb * MB * APART[algorithm] for run in seeds]
+        scores = [score_at(run, mark) for run in seeds]
+        axis.scatter(sizes, scores, 34, color=OWN_COLOURS[algorithm], zorder=3)
+    own = MB * float(np.mean([run.buffer_mb for run in reached]))
+    _name(axis, own, "100,000 transitions\ncompressed, our runs")
+    for algorithm, transitions in PUBLISHED:
+        marks = all_published_marks(runs[0].task, algorithm, transitions)
+        is_alone = transitions > PUBLISHED[0][1]
+        x = raw_bytes(transitions) * (1 if is_alone else APART[algorithm])
+        draw_published(axis, x, marks[marks[:, 0] == mark][0], algorithm)
+    for transitions in {transitions: None for _, transitions in PUBLISHED}:
+        _name(axis, raw_bytes(transitions), f"{transitions:,}\npublished")
+    axis.set(xscale="log", xlim=(4e6, 2e10), xlabel="replay memory")
+    axis.set_title(f"Score at {mark / 1e6:g} million steps")
+    axis.set_xticks([1e7, 1e8, 1e9, 1e10], ["10 MB", "100 MB", "1 GB", "10 GB"])
     axis.minorticks_off()
-    axis.set_ylim(3.5, -0.75)
+
+
+def _name(axis: Any, nbytes: float, text: str) -> None:
+    """Describe the buffers of one size, at the bottom."""
+    text = f"{text}\n{format_bytes(round(nbytes))}"
+    place = axis.get_xaxis_transform()
+    axis.text(nbytes, 0.03, text, ha="center", va="bottom", fontsize=8, transform=place)
 
 
 def main() -> None:
     """Draw the figure."""
+    runs = read_runs()
+    mark = latest_mark(runs)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9, 3.2), layout="constrained")
-        axes = figure.subplots(1, 3)
-        for axis, task in zip(axes, TASKS, strict=False):
-            draw_task(axis, task)
-        draw_bytes(axes[2])
+        figure = Figure(figsize=(9, 3.8), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        draw_curves(axes[0], runs, mark)
+        draw_memory(axes[1], runs, mark)
         for axis in axes:
-            axis.set_yticks([])
-            axis.spines["left"].set_visible(False)
-        note = "Left, middle: dots are runs; open marks are means with 95% bootstrap intervals; "
-        note += "higher returns are better."
+            axis.yaxis.set_major_formatter(WITH_SEPARATORS)
+            axis.set_ylim(0, None)
+        note = "Lines and dots: our runs, one per seed. Squares: published median, lowest and "
+        note += "highest of 5 seeds. A score is the mean over the evaluations of 250,000 steps."
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#666666")
         figure.savefig(HERE / "return_memory.png", dpi=150)
 

@@ -13,6 +13,8 @@ FILE = Path(__file__).parents[3] / "docs/data/atari_published.csv"
 """Part of the repository, not of the installed package."""
 EVALUATIONS = 20
 """Evaluations in the moving mean of the published plots."""
+MARK_STEPS = 250_000
+"""Environment steps before a mark whose evaluations it averages."""
 
 
 @cache
@@ -28,12 +30,24 @@ def published_marks(run: RecordedRun) -> Array:
 
     Empty if nothing was published for the run's game, algorithm and buffer size.
     """
-    game = run.task.removesuffix("NoFrameskip-v4").lower()
-    size = run.value("buffer_size")
-    agent = f"{run.algorithm} m=1e{len(str(size)) - 1}" if str(size).strip("0") == "1" else ""
+    marks = all_published_marks(run.task, run.algorithm, run.value("buffer_size"))
+    return marks[marks[:, 0] <= run.env_steps]
+
+
+def all_published_marks(task: str, algorithm: str, buffer_size: int) -> Array:
+    """Return the same for all marks of a game, an algorithm and a buffer size."""
+    game = task.removesuffix("NoFrameskip-v4").lower()
+    is_power = str(buffer_size).strip("0") == "1"
+    agent = f"{algorithm} m=1e{len(str(buffer_size)) - 1}" if is_power else ""
     marks = [
         [float(row[name]) for name in ("env_steps", "median", "lowest", "highest")]
         for row in _rows()
         if row["game"].replace("_", "") == game and row["agent"] == agent
     ]
-    return np.array([mark for mark in marks if mark[0] <= run.env_steps]).reshape(-1, 4)
+    return np.array(marks).reshape(-1, 4)
+
+
+def score_at(run: RecordedRun, mark: float) -> float:
+    """Return the score of a run at a mark, as the published ones: a mean of evaluations."""
+    scores = [score for step, score in run.evaluations if mark - MARK_STEPS < step <= mark]
+    return float(np.mean(scores))
