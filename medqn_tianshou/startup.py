@@ -24,7 +24,7 @@ ENVIRONMENT = {
     # OpenMP's threads spin for milliseconds while they wait for each other. If other processes need
     # the cores, training on two threads then slows down severalfold; with short spins
     # it keeps its share (python -m benchmarks.speed --parts contention).
-    "GOMP_SPINCOUNT": "10000",
+    "GOMP_SPINCOUNT": "3000",
 }
 
 UNUSED_BY: dict[str, dict[str, tuple[str, ...]]] = {
