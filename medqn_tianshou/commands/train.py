@@ -190,7 +190,8 @@ def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None
         if training.stop_signal is not None:
             raise KeyboardInterrupt
         training.stop_signal = number
-        text = "stopping after this training step, with a checkpoint; a second signal stops at once"
+        text = "stopping after this training step or evaluation, with a checkpoint; a second signal"
+        text += " stops at once"
         below = "\n" if sys.stderr.isatty() else ""  # the progress line
         print(f"{below}{text}", file=sys.stderr)
 

@@ -98,6 +98,8 @@ class Training:
             wandb=wandb,
         )
         train_collector.on_episode_end = self._log_episode
+        if test_collector is not None:
+            test_collector.on_episode_end = self.logger.log_evaluation_episode
         self._evaluation_random = OwnRandomNumbers(RunSeeds.from_run_seed(settings.seed).evaluation)
         self.trainer = LeanTrainer(
             evaluating=self._evaluation_random,

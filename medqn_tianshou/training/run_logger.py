@@ -82,6 +82,7 @@ class RunLogger(Logger):
         self._memory_watch = make_watch(settings, buffer, monitor.rss)
         self._train_epsilon = 1.0
         self._clock, self._clock_start = clock, clock_start
+        self._evaluated, self._evaluations = 0, settings.episodes_per_evaluation
         self._row_interval = None if evaluates else max(settings.total_env_steps // 100, 1)
         self._next_row = self._next_clock_log = 0
         self._last_row = (clock_start, 0.0)  # env step, training seconds
@@ -151,7 +152,13 @@ class RunLogger(Logger):
         """Stop the training clock."""
         self._pause_training_clock()
         self.env_step = self._clock()
+        self._evaluated = 0
         self._update_line("evaluating", now=True)  # the next update may be minutes away
+
+    def log_evaluation_episode(self, *_: Any) -> None:
+        """Show how far an evaluation is; an agent that learned little may play for minutes."""
+        self._evaluated += 1
+        self._update_line(f"evaluating ({self._evaluated} of {self._evaluations} episodes)")
 
     def log_episode(self, env_step: int, episode_return: float, length: int) -> None:
         """Log a training episode."""

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from medqn_tianshou.commands import train
 from medqn_tianshou.training import progress_line
 from medqn_tianshou.training.progress_line import ProgressLine
 
@@ -102,3 +103,13 @@ def test_a_file_has_lines_and_no_progress_has_none(capsys):
         assert printed.startswith(expected)
         assert "\r" not in printed
         assert printed.count("\n") == int(shown)
+
+
+def test_an_evaluation_counts_its_episodes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress_line, "_FILE_SECONDS", 0.0)
+    flags = "--steps 60 --warmup-steps 40 --max-episode-steps 10 --eval-every 60 --eval-episodes 3"
+    flags += f" --task MountainCar-v0 --algo dqn --logdir {tmp_path}"
+    assert train.main("lowdim", flags.split()) == 0
+    shown = capsys.readouterr().err
+    counts = [shown.count(f"evaluating ({episode} of 3 episodes)") for episode in range(1, 5)]
+    assert counts == [2, 2, 2, 0]  # before the first step, and at the end
