@@ -28,6 +28,8 @@ from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.files.extras import install_command
 
 EXTRA = install_command("play")
+_UNCHANGED = 255
+"""The last entry of a GIF's palette."""
 FRAMES_PER_SECOND = {"atari": 15, "minatar": 10, "lowdim": 30, "gym": 30}
 """Real time: Atari steps are 4 of 60 frames per second."""
 
@@ -58,9 +60,25 @@ def frames(agent: Agent, episodes: int, scores: list[float]) -> Iterator[Image.I
 
 def write_gif(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
     """Write a GIF that repeats, of at least one frame; return the number of frames."""
-    first, *others = (picture.quantize(method=Image.Quantize.FASTOCTREE) for picture in pictures)
-    first.save(path, save_all=True, append_images=others, duration=1000 // fps, loop=0)
+    first, *others = _changes(pictures)
+    first.save(path, save_all=True, append_images=others, duration=1000 // fps, loop=0, disposal=1)
     return 1 + len(others)
+
+
+def _changes(pictures: Iterator[Image.Image]) -> Iterator[Image.Image]:
+    """Make the pixels transparent that are as in the frame before: the file is half as large."""
+    before = None
+    for picture in pictures:
+        frame = picture.quantize(_UNCHANGED, method=Image.Quantize.FASTOCTREE)
+        now = np.asarray(picture)
+        if before is not None:
+            indices = np.where((now == before).all(2), _UNCHANGED, np.asarray(frame))
+            palette = frame.getpalette()
+            frame = Image.fromarray(indices.astype(np.uint8))
+            frame.putpalette(palette)
+            frame.info["transparency"] = _UNCHANGED
+        before = now
+        yield frame
 
 
 def write_mp4(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:

@@ -284,7 +284,7 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
         ),
         ("medqn reproduce fig4", ["fig4a", "fig4b", "fig4c", "fig4d"]),
         ("medqn evaluate --ep", ["--eps", "--episodes"]),
-        ("medqn sweep --r", ["--retries"]),
+        ("medqn sweep --re", ["--retries"]),
         ("medqn completion z", ["zsh"]),
     ],
 )
