@@ -67,13 +67,13 @@ def write_gif(path: Path, pictures: Iterator[Image.Image], fps: int) -> int:
 
 def _changes(pictures: Iterator[Image.Image]) -> Iterator[Image.Image]:
     """Make the pixels transparent that are as in the frame before: the file is half as large."""
-    before = None
+    before: Any = None
     for picture in pictures:
         frame = picture.quantize(_UNCHANGED, method=Image.Quantize.FASTOCTREE)
         now = np.asarray(picture)
         if before is not None:
             indices = np.where((now == before).all(2), _UNCHANGED, np.asarray(frame))
-            palette = frame.getpalette()
+            palette: Any = frame.getpalette()
             frame = Image.fromarray(indices.astype(np.uint8))
             frame.putpalette(palette)
             frame.info["transparency"] = _UNCHANGED
