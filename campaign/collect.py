@@ -3,6 +3,7 @@
 A run that was interrupted is copied as far as it got; its copy is replaced when it got further.
 
 python campaign/collect.py ../campaign
+python campaign/collect.py ../again campaign/repeated    copies to another folder
 """
 
 import csv
@@ -13,7 +14,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 
 
-def collect(out: Path) -> int:
+def collect(out: Path, results: Path = RESULTS) -> int:
     """Copy each run that is not here yet, or not as far, as a run folder; return how many."""
     count = 0
     runs = json.loads((out / "status.json").read_text())["runs"]
@@ -21,7 +22,7 @@ def collect(out: Path) -> int:
         if run["state"] not in ("finished", "stopped"):
             continue
         folder = out / run["folder"]
-        target = RESULTS / Path(run["folder"]).relative_to("runs").parent  # the time of its start
+        target = results / Path(run["folder"]).relative_to("runs").parent  # the time of its start
         if _env_steps(target) >= _env_steps(folder) or not _has_episodes(folder):
             continue
         config = json.loads((folder / "config.json").read_text())
@@ -53,4 +54,5 @@ def _has_episodes(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    print(f"{collect(Path(sys.argv[1]))} runs copied to campaign/results")
+    folders = [Path(argument) for argument in sys.argv[1:]]
+    print(f"{collect(*folders)} runs copied")

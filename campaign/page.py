@@ -40,13 +40,24 @@ This page compares the paper's claims with our own runs. `python campaign/page.p
 - The published scores of Atari games are medians over 5 seeds, with the lowest and the highest
   score. The score of a run at a mark is its mean over the evaluations of the 250,000 steps before
   it, in the paper's runs and in ours.
-- The same seed gives the same run only on the same kind of CPU. Both algorithms on NameThisGame
-  with seed 0 were begun twice: on an AMD EPYC, where they were stopped at about 502,000 steps, and
-  on an Intel Xeon. The longer runs, those on Intel, are reported. At the mark of 500,000, those on
-  AMD had 2,082 (MeDQN(R)) and 2,441 (DQN).
+- The same seed gives the same run only on the same kind of CPU: see
+  [below](#the-same-seeds-on-another-cpu).
 
 | | the paper | our runs | final return: mean [95%] | runs | |
 |---|---|---|---|---|---|
+"""
+
+
+REPEATED = """
+## The same seeds on another CPU
+
+All runs of a task were repeated with the same seeds on another kind of CPU
+([`campaign/repeated`](../../campaign/repeated)). Rounding differs, and so does every run after a
+while; the table compares the final returns, means with 95% intervals. The table above has the first
+runs alone.
+
+| | runs | {first} | {again} |
+|---|---|---|---|
 """
 
 
@@ -62,8 +73,24 @@ def main() -> int:
                 options.append("--unfinished")
             report([folder, *options], prog="medqn report")
     rows = [_row(claim, studies, runs) for claim in _load("claims.toml")["claim"]]
-    (DOCS / "README.md").write_text(HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    (DOCS / "README.md").write_text(HEAD + table + _repeated(runs["A1"]))
     return 0
+
+
+def _repeated(first: Sequence[RecordedRun]) -> str:
+    """Compare repeated runs with the first ones of the same task."""
+    again, _ = read_runs(find_runs(HERE / "repeated"))
+    tasks = {run.task for run in again}
+    both = [[run for run in first if run.task in tasks], again]
+    cpus = [", ".join(sorted({run.cpu for run in runs})) for runs in both]
+    old, new = map(_final_returns, both)
+    rows = [
+        f"| {', '.join(sorted(tasks))}, {name} | {len(new[name])} | {_mean(old[name])} "
+        f"| {_mean(new[name])} |\n"
+        for name in new
+    ]
+    return REPEATED.format(first=cpus[0], again=cpus[1]) + "".join(rows)
 
 
 def _load(name: str) -> Any:

@@ -26,11 +26,8 @@ def test_a_table_of_final_returns_follows_from_the_episodes_of_its_runs():
         assert np.median(finals) == pytest.approx(float(row["median"]))
 
 
-def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_further(
-    tmp_path, monkeypatch
-):
+def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_further(tmp_path):
     collect = load_script("campaign/collect.py")
-    monkeypatch.setattr(collect, "RESULTS", tmp_path / "results")
     folder = tmp_path / "out/runs/B/Game/dqn/0/20260101-000000"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"arguments": ["--logdir", "x"], "task": "Game"}')
@@ -47,7 +44,7 @@ def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_furth
             "B_Game_dqn_seed1": {"state": "waiting", "folder": None, "command": "c"},
         }  # fmt: skip
         (tmp_path / "out/status.json").write_text(json.dumps({"runs": runs}))
-        return collect.collect(tmp_path / "out")
+        return collect.collect(tmp_path / "out", tmp_path / "results")
 
     copied = tmp_path / "results/B/Game/dqn/0"
     assert ended_at(100, "running") == 0
