@@ -24,7 +24,9 @@ tasks. Where the paper's text and a release differ, our default is the value of 
 produced the figures, and a flag selects the value of the text. `python docs/fidelity.py` generates
 the column "ours" from the [settings](../medqn_tianshou/experiments/settings), which contain the
 source of each value. A run records values, sources and the git commit in its `config.json`.
-[Tests](../tests/experiments/test_fidelity.py) check the factors that decide results.
+[Tests](../tests/experiments/test_fidelity.py) check the factors that decide results. This page is
+about the commands and scripts: in [your own code](own_code.md#pitfalls-and-details), the classes
+have Tianshou's defaults, such as double DQN.
 """
 
 ALL: Sequence[Row] = (

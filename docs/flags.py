@@ -26,14 +26,13 @@ DEFAULT = re.compile(r" \(default: ((?:[^()]|\([^()]*\))*)\)")
 
 def page() -> str:
     """Write the whole page."""
-    groups: dict[str, dict[str, dict[str, argparse.Action]]] = {}
+    groups: dict[str, dict[str, dict[str, argparse.Action]]] = {}  # by group, flag and family
     for family in FAMILIES:
         for group in make_train_parser(family)._action_groups:
             for action in group._group_actions:
                 if group.title not in (None, "options"):
-                    names = ", ".join(f"`{name}`" for name in action.option_strings)
                     flags = groups.setdefault(str(group.title), {})
-                    flags.setdefault(names, {})[family] = action
+                    flags.setdefault(action.option_strings[0], {})[family] = action
     lines = [HEAD]
     for title, flags in groups.items():
         lines += [
@@ -41,9 +40,10 @@ def page() -> str:
             f"| flag | meaning | {' | '.join(FAMILIES)} |",
             f"|---|---|{'---|' * len(FAMILIES)}",
         ]
-        for names, actions in flags.items():
-            cells = [_default(actions.get(family)) for family in FAMILIES]
-            lines.append(f"| {names} | {_meaning(actions)} | {' | '.join(cells)} |")
+        for actions in flags.values():
+            cells = [_names(actions), _meaning(actions)]
+            cells += [_default(actions.get(family)) for family in FAMILIES]
+            lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -52,12 +52,26 @@ def _help(action: argparse.Action) -> str:
     return (action.help or "").replace("%%", "%")
 
 
+def _names(actions: dict[str, argparse.Action]) -> str:
+    """The spellings of a flag; those that only some commands have, with the commands."""
+    families: dict[str, list[str]] = {}
+    for family, action in actions.items():
+        for name in action.option_strings:
+            families.setdefault(name, []).append(family)
+    return ", ".join(
+        f"`{name}`" if len(having) == len(actions) else f"`{name}` ({', '.join(having)})"
+        for name, having in families.items()
+    )
+
+
 def _meaning(actions: dict[str, argparse.Action]) -> str:
     """What a flag means, for each command where they differ."""
-    texts = {family: DEFAULT.sub("", _help(action)) for family, action in actions.items()}
-    if len(set(texts.values())) == 1:
-        return next(iter(texts.values()))
-    return "; ".join(f"{family}: {text}" for family, text in texts.items())
+    families: dict[str, list[str]] = {}
+    for family, action in actions.items():
+        families.setdefault(DEFAULT.sub("", _help(action)), []).append(family)
+    if len(families) == 1:
+        return next(iter(families))
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in families.items())
 
 
 def _default(action: argparse.Action | None) -> str:

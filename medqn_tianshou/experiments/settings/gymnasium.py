@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from medqn_tianshou.experiments.settings.env_clock import EnvClockSettings
-from medqn_tianshou.training.fields import RUN, CountOrZero, Flag
+from medqn_tianshou.training.fields import CONSOLIDATION, DQN, RUN, Count, CountOrZero, Flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,20 @@ vectors or images. The paper has no such experiments: the defaults are our choic
     max_episode_steps: Annotated[
         CountOrZero,
         Flag("steps after which an episode is truncated; 0: the environment's own limit", RUN),
+    ]
+    eval_every: Annotated[
+        CountOrZero,
+        Flag(
+            "environment steps between evaluations, which select the best policy; 0: never",
+            RUN,
+            "a tenth of --steps; pqn, stream-q 0",
+        ),
+    ]
+    eps_decay_steps: Annotated[
+        Count, Flag("environment steps from the first to the last", DQN, "a tenth of --steps")
+    ]
+    lambda_steps: Annotated[
+        Count, Flag("env steps from the first weight to the last", CONSOLIDATION, "--steps")
     ]
     hidden_sizes: tuple[int, ...]
 
