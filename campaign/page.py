@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from medqn_tianshou.commands.report.command import main as report
 from medqn_tianshou.commands.report.published import published_marks, score_at
-from medqn_tianshou.commands.report.runs import Metric, RecordedRun, find_runs, read_runs
+from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import Estimate, improvement, mean_interval
 
 HERE = Path(__file__).parent
@@ -36,7 +36,8 @@ This page compares the paper's claims with our own runs. `python campaign/page.p
 - For a claim that A ends above B, our runs **agree** if the whole interval lies above 0.5, and
   **disagree** if it lies below 0.5. For a claim that A ends as high as B, they agree unless the
   whole interval lies below 0.5: a wide interval is weak evidence. All other results are **open**,
-  as are claims with unfinished runs, which are compared at the last step that all of them reached.
+  as are claims with unfinished runs, which are compared at the last step that all of them reached,
+  or on Atari at the last published mark that runs of both algorithms reached.
 - The published scores of Atari games are medians over 5 seeds, with the lowest and the highest
   score. The score of a run at a mark is its mean over the evaluations of the 250,000 steps before
   it, in the paper's runs and in ours.
@@ -136,26 +137,41 @@ def _so_far(runs: Sequence[RecordedRun], planned: int) -> str:
 
 
 def _final_returns(runs: Sequence[RecordedRun]) -> dict[str, NDArray[Any]]:
-    """Return the final returns of each algorithm: of evaluations, where all runs have some."""
-    metric: Metric = "eval" if all(run.evaluations for run in runs) else "train"
-    common = min(run.env_steps for run in runs)
+    """Return the final returns of each algorithm; on Atari, the scores at a published mark.
+
+    The mark is the last one that a run of each algorithm has reached.
+    """
     finals: dict[str, list[float]] = {}
+    common, mark = min(run.env_steps for run in runs), _last_mark(runs)
     for run in sorted(runs, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
-        curve = run.curve(metric, None).until(common)
-        finals.setdefault(run.algorithm, []).append(curve.value[-1])
+        of_algorithm = finals.setdefault(run.algorithm, [])
+        if not mark:
+            of_algorithm.append(run.curve("train", None).until(common).value[-1])
+        elif run.env_steps >= mark:
+            of_algorithm.append(score_at(run, mark))
     return {name: np.array(values) for name, values in finals.items()}
 
 
+def _last_mark(runs: Sequence[RecordedRun]) -> float:
+    """Return the last published mark that a run of each algorithm has reached; 0 without one."""
+    last: dict[str, float] = {}
+    for run in runs:
+        steps = [0.0, *published_marks(run)[:, 0]]
+        last[run.algorithm] = max(last.get(run.algorithm, 0.0), *steps)
+    return min(last.values())
+
+
 def _beside_published(runs: Sequence[RecordedRun]) -> list[str]:
-    """Compare the scores at each published mark that all runs of an algorithm have reached."""
+    """Compare the scores with each published mark that a run has reached."""
     lines = []
     for algorithm in sorted({run.algorithm for run in runs}, key=ORDER.index):
         seeds = [run for run in runs if run.algorithm == algorithm]
-        for mark, *published in min(map(published_marks, seeds), key=len):
-            ours = np.median([score_at(run, mark) for run in seeds])
+        for mark, *published in max(map(published_marks, seeds), key=len):
+            scores = [score_at(run, mark) for run in seeds if run.env_steps >= mark]
             median, low, high = (f"{value:,.0f}" for value in published)
             lines.append(
-                f"{algorithm} at {mark:,.0f}: {ours:,.0f}; published {median} [{low}, {high}]"
+                f"{algorithm} at {mark:,.0f}: {np.median(scores):,.0f} "
+                f"({len(scores)} run{'s' * (len(scores) > 1)}); published {median} [{low}, {high}]"
             )
     return lines
 
@@ -168,10 +184,12 @@ def _finding(claim: Any, finals: dict[str, NDArray[Any]], *, complete: bool) -> 
     verdicts, texts = [], []
     for kind in ("not_below", "above"):
         for better, worse in claim.get(kind, []):
-            if better in finals and worse in finals:
+            if min(len(finals.get(name, ())) for name in (better, worse)) > 1:
                 pair = improvement([finals[better]], [finals[worse]], RESAMPLES, SEED)
                 verdicts.append(_verdict(kind, pair))
-                texts.append(f"P({better} > {worse}) = {_write(pair)}")
+                texts.append(
+                    f"P({better} > {worse}) = {pair.value:.2f} [{pair.low:.2f}, {pair.high:.2f}]"
+                )
     word = "open" if "open" in verdicts or not verdicts else "agrees"
     word = "disagrees" if "disagrees" in verdicts else word
     if not complete:
@@ -185,12 +203,6 @@ def _verdict(kind: str, pair: Estimate) -> str:
     if pair.high < 0.5:
         return "disagrees"
     return "agrees" if kind == "not_below" or pair.low > 0.5 else "open"
-
-
-def _write(estimate: Estimate) -> str:
-    if estimate.low is None:
-        return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
 def _mean(values: NDArray[Any]) -> str:
