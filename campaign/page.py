@@ -52,12 +52,13 @@ This page compares the paper's claims with our own runs. `python campaign/page.p
 REPEATED = """
 ## The same seeds on another CPU
 
-All runs of a task were repeated with the same seeds on another kind of CPU
+These runs were repeated with the same seeds on another kind of CPU
 ([`campaign/repeated`](../../campaign/repeated)). Rounding differs, and so does every run after a
-while; the table compares the final returns, means with 95% intervals. The table above has the first
-runs alone.
+while. The columns are final returns, means with 95% intervals; of runs that were stopped, the
+scores at the last published mark that both have reached. The table above has the first column
+alone.
 
-| | runs | {first} | {again} |
+| | runs | above | repeated |
 |---|---|---|---|
 """
 
@@ -75,23 +76,27 @@ def main() -> int:
             report([folder, *options], prog="medqn report")
     rows = [_row(claim, studies, runs) for claim in _load("claims.toml")["claim"]]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    (DOCS / "README.md").write_text(HEAD + table + _repeated(runs["A1"]))
+    (DOCS / "README.md").write_text(
+        HEAD + table + _repeated([run for of_study in runs.values() for run in of_study])
+    )
     return 0
 
 
-def _repeated(first: Sequence[RecordedRun]) -> str:
-    """Compare repeated runs with the first ones of the same task."""
+def _repeated(runs: Sequence[RecordedRun]) -> str:
+    """Compare repeated runs with the first ones of the same task, algorithm and seed."""
     again, _ = read_runs(find_runs(HERE / "repeated"))
-    tasks = {run.task for run in again}
-    both = [[run for run in first if run.task in tasks], again]
-    cpus = [", ".join(sorted({run.cpu for run in runs})) for runs in both]
-    old, new = map(_final_returns, both)
-    rows = [
-        f"| {', '.join(sorted(tasks))}, {name} | {len(new[name])} | {_mean(old[name])} "
-        f"| {_mean(new[name])} |\n"
-        for name in new
-    ]
-    return REPEATED.format(first=cpus[0], again=cpus[1]) + "".join(rows)
+    table = ""
+    for task, algorithm in sorted({(run.task, run.algorithm) for run in again}, reverse=True):
+        new = [run for run in again if (run.task, run.algorithm) == (task, algorithm)]
+        seeds = {run.seed for run in new}
+        old = [r for r in runs if (r.task, r.algorithm) == (task, algorithm) and r.seed in seeds]
+        end = min(run.env_steps for run in [*old, *new])
+        cells = [
+            f"{_mean(np.array([_return_at(run, end) for run in side]))}, {side[0].cpu}"
+            for side in (old, new)
+        ]
+        table += f"| {task}, {algorithm} | {len(new)} | {' | '.join(cells)} |\n"
+    return REPEATED + table
 
 
 def _load(name: str) -> Any:
@@ -142,14 +147,21 @@ def _final_returns(runs: Sequence[RecordedRun]) -> dict[str, NDArray[Any]]:
     The mark is the last one that a run of each algorithm has reached.
     """
     finals: dict[str, list[float]] = {}
-    common, mark = min(run.env_steps for run in runs), _last_mark(runs)
+    end = _last_mark(runs) or min(run.env_steps for run in runs)
     for run in sorted(runs, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
         of_algorithm = finals.setdefault(run.algorithm, [])
-        if not mark:
-            of_algorithm.append(run.curve("train", None).until(common).value[-1])
-        elif run.env_steps >= mark:
-            of_algorithm.append(score_at(run, mark))
+        if run.env_steps >= end:
+            of_algorithm.append(_return_at(run, end))
     return {name: np.array(values) for name, values in finals.items()}
+
+
+def _return_at(run: RecordedRun, end: float) -> float:
+    """Return a run's final return if it had ended there; on Atari, its score at the last mark."""
+    marks = published_marks(run)
+    marks = marks[marks[:, 0] <= end]
+    if len(marks):
+        return score_at(run, marks[-1, 0])
+    return float(run.curve("train", None).until(int(end)).value[-1])
 
 
 def _last_mark(runs: Sequence[RecordedRun]) -> float:
