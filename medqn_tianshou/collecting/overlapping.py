@@ -96,7 +96,8 @@ class OverlappingCollector(LeanCollector):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
-        if n_step is None or random or render or not self.policy.is_within_training_step:
+        by_steps = n_step is not None and not (n_episode or random or render)
+        if n_step is None or not (by_steps and self.policy.is_within_training_step):
             self.settle()
             if self._ahead is not None:
                 raise ValueError("steps were played ahead: reset the collector before this collect")
