@@ -112,6 +112,6 @@ class StateBounds:
         unseen = (low == self._unseen[0]) & (high == self._unseen[1])
         if not (unseen | (np.isfinite(low) & np.isfinite(high) & (low <= high))).all():
             raise ValueError("saved bounds are invalid: a lower bound is above its upper bound")
-        if dtype.kind != self.dtype.kind:
+        if dtype.kind not in ("biu" if self.integer_valued else "biuf"):
             raise ValueError(f"saved bounds of {dtype} do not match the space's {self.dtype}")
         self.low[...], self.high[...], self.dtype = low, high, dtype

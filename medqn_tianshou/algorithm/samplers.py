@@ -164,6 +164,7 @@ class MixedStateSampler(SeededSampler):
         self.real = real
         self.uniform = uniform
         self.real_share = real_share
+        self.saved_with_policy = all(getattr(s, "saved_with_policy", True) for s in (real, uniform))
 
     def sample(self, batch_size: int, buffer: ObservationBuffer) -> Observations:
         """Sample real states and uniform states, in this order, as one batch."""

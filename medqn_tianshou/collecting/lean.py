@@ -156,7 +156,7 @@ class LeanCollector(Collector[CollectStats]):
     ) -> CollectStats:
         """Collect as Tianshou does, without switching modes of a network that has none."""
         self._actor = actor = quick_actor(self._agent, explore=self.exploration_noise)
-        if n_step is None or reset_before_collect or actor is None or actor.has_modes:
+        if n_step is None or n_episode or reset_before_collect or actor is None or actor.has_modes:
             return super().collect(
                 n_step, n_episode, random, render, reset_before_collect, gym_reset_kwargs
             )
@@ -177,7 +177,8 @@ class LeanCollector(Collector[CollectStats]):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
-        if n_step and not (random or render or gym_reset_kwargs) and suits_alone(self):
+        is_plain = not (n_episode or random or render or gym_reset_kwargs)
+        if n_step and is_plain and suits_alone(self):
             return take_alone(self, n_step)
         choose = self._chooser(random=random)
         stats = self._take(self._play(choose, n_step, n_episode, render, gym_reset_kwargs))

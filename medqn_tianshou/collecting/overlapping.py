@@ -68,7 +68,7 @@ class OverlappingCollector(LeanCollector):
         ahead: dict[str, Any] | None = None
         if self._ahead is not None:
             n_step, played = self._ahead
-            ahead = {"n_step": n_step, "played": [_plain(step) for step in played.result()]}
+            ahead = {"n_step": n_step, "played": [_fields(step) for step in played.result()]}
         return {**super().state_dict(), "ahead": ahead}
 
     def load_state_dict(self, state: dict[str, Any], *, new_episodes: bool = False) -> None:
@@ -77,7 +77,7 @@ class OverlappingCollector(LeanCollector):
         self._ahead = None
         if not new_episodes and state["ahead"] is not None:
             played: Future[list[Step]] = Future()
-            played.set_result([_step(fields) for fields in state["ahead"]["played"]])
+            played.set_result([Step(**fields, info={}) for fields in state["ahead"]["played"]])
             self._ahead = state["ahead"]["n_step"], played
 
     def reset_env(
@@ -96,7 +96,8 @@ class OverlappingCollector(LeanCollector):
         render: float | None = None,
         gym_reset_kwargs: dict[str, Any] | None = None,
     ) -> CollectStats:
-        if n_step is None or random or render or not self.policy.is_within_training_step:
+        by_steps = n_step is not None and not (n_episode or random or render)
+        if n_step is None or not (by_steps and self.policy.is_within_training_step):
             self.settle()
             if self._ahead is not None:
                 raise ValueError("steps were played ahead: reset the collector before this collect")
@@ -148,19 +149,12 @@ class OverlappingCollector(LeanCollector):
                 yield
 
 
-_STEP_FIELDS = (
-    "env_ids_R", "obs_RO", "act_R", "obs_next_RO", "rew_R", "terminated_R", "truncated_R",
-)  # fmt: skip
-
-
-def _plain(step: Step) -> dict[str, Any]:
+def _fields(step: Step) -> dict[str, Any]:
     """Return a step as plain data, without its info, which only hooks see."""
-    return {name: getattr(step, name) for name in _STEP_FIELDS}
-
-
-def _step(fields: dict[str, Any]) -> Step:
-    arrays: Any = {name: fields[name] for name in _STEP_FIELDS}
-    return Step(**arrays, info={})
+    names = (
+        "env_ids_R", "obs_RO", "act_R", "obs_next_RO", "rew_R", "terminated_R", "truncated_R",
+    )  # fmt: skip
+    return {name: getattr(step, name) for name in names}
 
 
 def _tensors(model: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -98,7 +98,7 @@ class StoredBatches:
     def _uniform(self, sampler: Any, size: int, epochs: int) -> NDArray[Any]:
         """Sample states within bounds: the same numbers, in one request and one compiled call."""
         bounds = sampler.bounds
-        if bounds.integer_valued:
+        if bounds.dtype.kind != "f":
             states: NDArray[Any] = np.concatenate([sampler.sample(size) for _ in range(epochs)])
             return states.reshape(len(states), -1)
         low, high = bounds.low.ravel(), bounds.high.ravel()

@@ -68,7 +68,7 @@ class FlatNetwork:
         layers = list(network.advantage) if isinstance(network.advantage, nn.Sequential) else []
         dense: list[Any] = layers[::2]
         is_plain = [type(layer) for layer in layers] == ([nn.Linear, nn.ReLU] * len(dense))[:-1]
-        if not is_plain or network.value is not None:
+        if not dense or not is_plain or network.value is not None:
             return None
         convolution: Any = None
         if isinstance(features, nn.Sequential):

@@ -66,7 +66,7 @@ class JoinedPasses(MeDQN):
             return None
         size = self.consolidation_batch_size or batch_size
         sampler, epochs = self.state_sampler, self.consolidation_epochs
-        if samples_as(sampler, UniformStateSampler) and not sampler.bounds.integer_valued:
+        if samples_as(sampler, UniformStateSampler) and sampler.bounds.dtype.kind == "f":
             return sampler.sample(size * epochs)  # the same random numbers in one request
         return np.concatenate([sampler.sample(size, self._buffer()) for _ in range(epochs)])
 

@@ -21,7 +21,10 @@ class FusedRMSprop(torch.optim.RMSprop):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take a step; with a closure, torch's own."""
         if closure is not None or not all(map(_suits, self.param_groups)):
-            return super().step(closure)
+            plain: Any = torch.optim.RMSprop.step
+            if hasattr(plain, "hooked"):  # by another optimizer; the hooks of this one have run
+                plain = plain.__wrapped__
+            return plain(self, closure)
         for group in self.param_groups:
             names = ("grad_avg", "square_avg") if group["centered"] else ("square_avg",)
             kind = CENTERED_RMSPROP if group["centered"] else RMSPROP

@@ -149,9 +149,12 @@ class Part:
         self.ring = ring
 
     def shrink_ring(self, smallest: int) -> bool:
-        """Halve a ring that is less than half full; return False if it is fuller or too small."""
+        """Halve a ring that is less than half full; return False if it is fuller or too small.
+
+        A slot stays free: the next transition may already have been counted on.
+        """
         half = self.ring // 2
-        shrinks = half >= max(len(self), smallest)
+        shrinks = half >= max(len(self) + 1, smallest)
         if shrinks:
             self.resize_ring(half)
         return shrinks
@@ -168,7 +171,7 @@ class Part:
 
         :return: False if the newest transition needs every block.
         """
-        if not self.stores:
+        if not self.next:
             return False
         newest = self.rows(np.array([self.next - 1]), 0, self.stack_num)
         if not self._drop_block(before=int(newest[0, 0])):

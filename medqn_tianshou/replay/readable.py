@@ -188,10 +188,8 @@ class ReadableReplay(VectorReplayBuffer):
         lengths = np.array([len(part) for part in self.buffers])
         if not lengths.any():
             raise ValueError("the replay buffer is empty; collect before the first update")
-        if self.buffer_num == 1:
-            self._random_state.random_sample(batch_size)  # as the choice below would
-            counts = [batch_size]
-        else:
+        counts = [batch_size]
+        if self.buffer_num > 1:
             share = lengths / lengths.sum()
             chosen = self._random_state.choice(self.buffer_num, batch_size, p=share)
             counts = np.bincount(chosen, minlength=self.buffer_num).tolist()

@@ -116,6 +116,8 @@ def _fits(given: dict[str, Any], stored: dict[str, Any]) -> bool:
     """Whether a batch is one transition of plain arrays as those in the storage are."""
     if given.keys() != stored.keys():
         return False
+    if stored["rew"].ndim > 1:
+        return False  # returns are numbers here
     if bool(given["done"][0]) != bool(given["terminated"][0] or given["truncated"][0]):
         return False  # Tianshou computes it
     for name, array in stored.items():

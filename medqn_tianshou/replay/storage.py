@@ -75,7 +75,7 @@ class Storage:
         for key in keep:
             if key in keys:
                 fields |= leaves(batch[key], key)
-        flags = {key: np.asarray(batch[key]) for key in ("terminated", "truncated")}
+        flags = {key: np.asarray(batch[key], bool) for key in ("terminated", "truncated")}
         # All of it before any is stored: otherwise later transitions would be shifted.
         is_first = not self.parts[0].stores
         try:
@@ -93,11 +93,8 @@ class Storage:
                 successors[name] = successors[name].astype(store.dtype)
         # Python's own numbers are quicker to handle one by one than numpy's.
         values = {name: v.tolist() if v.ndim == 1 else v for name, v in fields.items()}
-        terminated, truncated = flags["terminated"].tolist(), flags["truncated"].tolist()
-        values["flags"] = [
-            TERMINATED * bool(ends) + TRUNCATED * bool(cut)
-            for ends, cut in zip(terminated, truncated, strict=True)
-        ]
+        sums = TERMINATED * flags["terminated"] + TRUNCATED * flags["truncated"]
+        values["flags"] = sums.tolist()
         results = []
         for i, (part_id, flags) in enumerate(zip(part_ids, values["flags"], strict=True)):
             part = self.parts[part_id]

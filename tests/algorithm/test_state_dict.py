@@ -16,6 +16,7 @@ from medqn_tianshou import (
     MeDQNPolicy,
     MixedStateSampler,
     RealStateSampler,
+    ReservoirStateSampler,
     UniformStateSampler,
 )
 from medqn_tianshou.algorithm.consolidation import EXTRA_STATE
@@ -69,8 +70,10 @@ def test_a_policy_goes_on_from_a_saved_state_dict(policy_class, sampler):
         (spaces.MultiBinary(3), np.array([[0, 1, 0], [1, 1, 0]], np.int8)),
         (spaces.Box(0, 1, (2, 2), np.bool_), np.array([[[True, False], [True, True]]])),
         (spaces.Box(-(2**62), 2**62, (1,), np.int64), np.array([[2**60 + 1], [-(2**60)]])),
+        (spaces.MultiBinary(3), np.array([[True, False, True]])),
+        (SPACE, np.array([[1, 2, 3, 4], [4, 3, 2, 1]])),
     ],
-    ids=["floats", "bits", "flags", "wide integers"],
+    ids=["floats", "bits", "flags", "wide integers", "flags as bits", "integers as floats"],
 )
 def test_bounds_are_restored_exactly(space, states):
     one, other = (
@@ -81,6 +84,20 @@ def test_bounds_are_restored_exactly(space, states):
     other.load_state_dict(through_a_file(one.state_dict()))
     assert_bounds_equal(one, other)
     np.testing.assert_array_equal(one.state_sampler.sample(9), other.state_sampler.sample(9))
+
+
+def test_a_reservoir_within_a_mixed_sampler_is_not_saved_with_the_policy():
+    def make():
+        reservoir = ReservoirStateSampler(observation_space=SPACE, capacity=5, seed=2)
+        sampler = MixedStateSampler(real=RealStateSampler(seed=0), uniform=reservoir, seed=1)
+        return build(MeDQNPolicy, state_sampler=sampler)
+
+    policy, other = make(), make()
+    policy.state_sampler.observe(np.zeros((3, *SPACE.shape), np.float32))
+    other.load_state_dict(through_a_file(policy.state_dict()))
+    assert len(other.state_sampler.uniform) == 0
+    other.state_sampler.load_state_dict(policy.state_sampler.state_dict())
+    assert len(other.state_sampler.uniform) == 3
 
 
 def assert_bounds_equal(one, other):

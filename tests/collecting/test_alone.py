@@ -87,6 +87,17 @@ def test_it_collects_what_a_vector_of_one_environment_gives(game, make, n_step, 
     np.testing.assert_equal(ours, expected)
 
 
+@pytest.mark.parametrize("vector", [SingleVectorEnv, lambda env: DummyVectorEnv([lambda: env])])
+def test_a_limit_of_episodes_holds_beside_one_of_steps(vector):
+    policy = build(FastMeDQNPolicy)
+    collector = LeanCollector(policy, vector(Swing()), RingReplayBuffer(99, 1))
+    collector.reset()
+    collector.collect(n_step=3)
+    stats = collector.collect(n_step=50, n_episode=2)
+    assert stats.n_collected_episodes == 2
+    assert stats.n_collected_steps < 50
+
+
 def test_it_steps_aside():
     def collector(**options):
         made = LeanCollector(

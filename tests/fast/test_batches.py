@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from learners import update
+from learners import assert_same_parameters, update
 from small_networks import ACTIONS, make_observations, make_policy
 from tianshou.data import Batch
 
-from medqn_tianshou import FastMeDQNPolicy, RealStateSampler, UniformStateSampler
+from medqn_tianshou import FastMeDQNPolicy, MeDQNPolicy, RealStateSampler, UniformStateSampler
 from medqn_tianshou.algorithm.bounds import StateBounds
 from medqn_tianshou.fast import updates
 from medqn_tianshou.fast.batches import StoredBatches
@@ -92,6 +92,22 @@ def test_parameters_and_random_numbers_are_those_of_a_copied_batch(
         generators.append(policy.state_sampler.state_dict()["generator"])
     assert torch.equal(*parameters)
     assert generators[0] == generators[1]
+
+
+@pytest.mark.slow
+def test_flags_in_a_space_of_floats_are_sampled_as_by_the_plain_code():
+    policies = []
+    for policy_class in (FastMeDQNPolicy, MeDQNPolicy):
+        policy = make_policy(policy_class, "grid", consolidation_epochs=2)
+        policy.consolidation_batch_size = 5
+        space = spaces.Box(0, 1, (4, 10, 10), np.float32)
+        sampler = policy.state_sampler = UniformStateSampler(observation_space=space, seed=2)
+        sampler.observe(make_observations("grid", 20, np.random.default_rng(1)))
+        update(policy, make_ring("grid"), 3)
+        policies.append(policy)
+    one, other = (policy.state_sampler.state_dict() for policy in policies)
+    assert one["generator"] == other["generator"]
+    assert_same_parameters(*policies, tolerance=1e-5)
 
 
 def test_a_storage_that_is_replaced_is_read_anew(monkeypatch):

@@ -46,6 +46,16 @@ def test_fused_rmsprop_takes_torchs_steps_and_keeps_its_state(options, given):
             torch.testing.assert_close(one[name], value, rtol=1e-5, atol=1e-6)
 
 
+def test_a_hook_runs_once_where_torchs_own_step_is_taken():
+    torch.optim.RMSprop([nn.Parameter(torch.ones(3))])  # wraps the step of its class for hooks
+    parameter = nn.Parameter(torch.ones(3))
+    optim, calls = FusedRMSprop([parameter], momentum=0.5), []
+    optim.register_step_pre_hook(lambda *_: calls.append(1))
+    parameter.grad = torch.ones(3)
+    optim.step()
+    assert len(calls) == 1
+
+
 def test_fused_rmsprop_takes_the_rate_that_a_schedule_sets():
     parameter = nn.Parameter(torch.ones(3))
     optim = FusedRMSprop([parameter], lr=1.0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from learners import ACTIONS, ENVS, OBS_SIZE, assert_same_parameters, build, filled, update
+from small_networks import make_observations, make_policy
 from tianshou.data import VectorReplayBuffer
 from torch import nn
 
@@ -74,6 +75,14 @@ def test_layers_that_do_not_fit_are_an_error_as_in_torch():
     policy.model.advantage[2] = nn.Linear(5, ACTIONS)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         policy.actor(explore=False)(OBS)
+
+
+def test_a_head_of_a_single_layer_is_left_to_torch():
+    policy = make_policy(FastMeDQNPolicy, "grid")
+    policy.model.advantage = nn.Linear(policy.model.advantage[0].in_features, 3)
+    grids = make_observations("grid", 5, np.random.default_rng(0))
+    expected = policy.model(grids)[0].argmax(dim=1).numpy()
+    np.testing.assert_array_equal(policy.actor(explore=False)(grids), expected)
 
 
 def test_a_layer_used_twice_gets_the_gradient_of_both_uses():

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from random_play import Game, bits, examples, few_changes, floats, games, masked, noise
 from tianshou.data import Batch
 
+from medqn_tianshou import CompactVectorReplayBuffer
+
 
 def least_bytes(game):
     batch = to_add(game, [Play(game).players[0].step()])
@@ -97,6 +99,30 @@ def test_the_cap_holds_when_fields_grow(what):
     newest = buffer[buffer.last_index]
     assert newest.rew == 0.1 if what == "rew" else newest.info.score == 0.1
     assert (buffer[:].act == 0).all()
+
+
+@pytest.mark.parametrize("max_bytes", [34_444, 38_888, 41_110])
+def test_a_ring_that_shrinks_has_room_for_the_transition_that_it_shrinks_for(max_bytes):
+    """Frames that compress well are followed by noise: the ring is too long for so few."""
+    rng = np.random.default_rng((max_bytes - 30_000) // 1111)
+    buffer = CompactVectorReplayBuffer(10**5, 1, max_bytes=max_bytes, random_seed=0)
+    for step in range(3000):
+        obs, obs_next = rng.integers(0, 256, (2, 1, 8, 8), np.uint8)
+        act, rew, ends = rng.integers(0, 5, 1), rng.random(1), rng.random(1) < 0.1
+        if step // 400 % 2 == 0:
+            obs[:] = obs_next[:] = 0
+        fields = {"obs": obs, "obs_next": obs_next, "act": act, "rew": rew, "terminated": ends}
+        buffer.add(Batch(**fields, truncated=np.zeros(1, bool)))
+        assert len(np.unique(buffer.sample_indices(0))) == len(buffer)
+
+
+def test_an_environment_without_transitions_has_nothing_to_evict():
+    game = Game(envs=2, size=1000)
+    buffer = game.make()
+    for _ in range(100):
+        buffer.add(to_add(game, [Play(game).players[0].step()]), buffer_ids=[0])
+    buffer.lower_max_bytes(1)
+    assert 0 < len(buffer) < 100
 
 
 def reachable_bytes(root):

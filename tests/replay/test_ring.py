@@ -53,15 +53,22 @@ def assert_same(ours, theirs):
 
 @pytest.mark.parametrize(
     ("environments", "options"),
-    [(1, {}), (3, {}), (1, {"ignore_obs_next": True}), (1, {"stack_num": 2})],
-    ids=["one", "three", "without successors", "stacks"],
+    [
+        (1, {}),
+        (3, {}),
+        (1, {"ignore_obs_next": True}),
+        (1, {"stack_num": 2}),
+        (1, {"rew": np.array([[0.5, 2.0]])}),
+    ],
+    ids=["one", "three", "without successors", "stacks", "vectors of rewards"],
 )
 def test_it_stores_and_samples_as_tianshous_does(environments, options):
-    ours, theirs = both(9, environments, **options)
+    changes = {"rew": options["rew"]} if "rew" in options else {}
+    ours, theirs = both(9, environments, **{k: v for k, v in options.items() if k != "rew"})
     generators = [np.random.default_rng(0) for _ in range(2)]
     for _ in range(30):
         results = [
-            buffer.add(transition(generator, environments))
+            buffer.add(transition(generator, environments, **changes))
             for buffer, generator in zip((ours, theirs), generators, strict=True)
         ]
         for found, expected in zip(*results, strict=True):
