@@ -7,7 +7,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
 from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
-from medqn_tianshou.envs.images import ChannelsFirst, has_channels_last
+from medqn_tianshou.envs.observations import ChannelsFirst, DeclaredDtype, has_channels_last
 from medqn_tianshou.experiments.family import EnvClockFamily
 from medqn_tianshou.experiments.settings import GymSettings
 from medqn_tianshou.training.errors import ConfigError
@@ -29,10 +29,13 @@ class GymFamily(EnvClockFamily[GymSettings]):
     def make_env(
         self, settings: GymSettings, *, seed: int = 0, render_mode: str | None = None
     ) -> gym.Env[Any, Any]:
-        """Build the environment; images have their channels first."""
+        """Build the environment, with observations of the declared type and channels first."""
         task, limit = settings.task, settings.max_episode_steps or None
+        rendering: dict[str, Any] = (
+            {} if render_mode is None else {"render_mode": render_mode}
+        )  # not all know it
         try:
-            env: Any = gym.make(task, max_episode_steps=limit, render_mode=render_mode)
+            env: Any = gym.make(task, max_episode_steps=limit, **rendering)
         except Exception as error:  # environments of others raise all kinds
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             remedy = f"cannot be made ({reason}); name an id of Gymnasium, or MODULE:ID"
@@ -46,6 +49,7 @@ class GymFamily(EnvClockFamily[GymSettings]):
                 f"has the observations {states}; wrap it: vectors or images (3 axes) are needed"
             )
             raise ConfigError("task", task, remedy)
+        env = DeclaredDtype(env)
         return ChannelsFirst(env) if has_channels_last(states) else env
 
     def make_network(self, settings: GymSettings, env: Any, device: str = "cpu") -> torch.nn.Module:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import register, registry
 from gymnasium.spaces import Box, Discrete
+from resume_runs import at_collect
 
 from medqn_tianshou import MinAtarQNetwork, MLPQNetwork, NatureQNetwork
 from medqn_tianshou.commands import main as command
@@ -42,6 +43,25 @@ class Pictures(gym.Env):
         )
 
 
+class Doubles(gym.Env):
+    """Declares float32 and returns another type, as environments in NumPy often do."""
+
+    def __init__(self, dtype):
+        self.observation_space = Box(-1, 1, (3,), np.float32)
+        self.action_space = Discrete(2)
+        self.dtype = dtype
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 20
+        return self.np_random.random(3).astype(self.dtype), {}
+
+    def step(self, action):
+        self.left -= 1
+        obs = self.np_random.random(3).astype(self.dtype)
+        return obs, float(action == 1), self.left == 0, False, {}
+
+
 @pytest.fixture(autouse=True)
 def ids():
     shapes = {"Large": (48, 40, 3), "Small": (10, 12, 3), "Stacked": (4, 84, 84), "Plane": (9, 9)}
@@ -49,8 +69,10 @@ def ids():
         register(f"medqn_test/{name}-v0", entry_point=Pictures, kwargs={"shape": shape})
     kwargs = {"shape": (48, 40, 3), "start": 1}
     register("medqn_test/FromOne-v0", entry_point=Pictures, kwargs=kwargs)
+    for name, dtype in (("Doubles", np.float64), ("Complex", np.complex64)):
+        register(f"medqn_test/{name}-v0", entry_point=Doubles, kwargs={"dtype": dtype})
     yield
-    for name in (*shapes, "FromOne"):
+    for name in (*shapes, "FromOne", "Doubles", "Complex"):
         del registry[f"medqn_test/{name}-v0"]
 
 
@@ -150,3 +172,27 @@ def test_cart_pole_continues_where_it_was():
     set_envs_state(restored, saved)
     again = [restored.step(np.array([action]))[0] for action in (1, 0, 1)]
     assert np.array_equal(expected, again)
+
+
+@pytest.mark.parametrize("algo", ["medqn-u", "dqn"])
+def test_a_run_resumes_with_observations_of_another_type_than_declared(
+    tmp_path, run_folder, monkeypatch, capsys, algo
+):
+    flags = f"--algo {algo} --steps 300 --warmup-steps 100 --checkpoint-every 60 --no-progress"
+    command_line = ["train", "gym", "--task", "medqn_test/Doubles-v0", *flags.split()]
+
+    def stop():
+        raise KeyboardInterrupt
+
+    with at_collect(monkeypatch, 150, stop):
+        assert command.main([*command_line, "--logdir", str(tmp_path)]) == 130
+    killed = run_folder(tmp_path)
+    assert command.main(["train", "gym", "--resume", str(killed), "--no-progress"]) == 0
+    assert "resumed at env step " in capsys.readouterr().out
+    assert json.loads((killed / "summary.json").read_text())["status"] == "finished"
+
+
+def test_observations_that_the_space_cannot_hold_are_an_error():
+    env = GYM.make_env(GYM.settings(task="medqn_test/Complex-v0"))
+    with pytest.raises(ValueError, match=r"are complex64, but .* declares float32; declare"):
+        env.reset()

@@ -1,4 +1,4 @@
-"""Images as convolutions expect them."""
+"""Observations as networks and buffers expect them."""
 
 from typing import Any
 
@@ -26,3 +26,19 @@ class ChannelsFirst(gym.ObservationWrapper[Any, Any, Any]):
     def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
         """Return the image with its channels first."""
         return np.ascontiguousarray(np.moveaxis(observation, -1, 0))
+
+
+class DeclaredDtype(gym.ObservationWrapper[Any, Any, Any]):
+    """Gives observations the type that their space declares; not all environments do."""
+
+    def observation(self, observation: Any) -> NDArray[Any]:
+        """Return the observation, with its type changed if necessary."""
+        given, dtype = np.asarray(observation), self.observation_space.dtype
+        if given.dtype == dtype:
+            return given
+        if not np.can_cast(given.dtype, dtype, "same_kind"):
+            raise ValueError(
+                f"observations are {given.dtype}, but the observation space of "
+                f"{self.unwrapped} declares {dtype}; declare what reset() and step() return"
+            )
+        return given.astype(dtype)
