@@ -154,7 +154,7 @@ def reproduce(
 
     :param command: what the page names as the command.
     """
-    runs = plan_runs(lines, out)
+    runs, unfinished = plan_runs(lines, out), out / "unfinished"
     missing = {run.plan.name: run for run in runs if not run.csv.exists()}
     finished = len(runs) - len(missing)
     with tqdm(total=len(runs), initial=finished, desc=figure.name, unit=" runs") as bar:
@@ -166,12 +166,17 @@ def reproduce(
 
         run_plans(
             [run.plan for run in missing.values()],
-            folder=out / "unfinished",
+            folder=unfinished,
             retries=retries,
             start_executor=start_executor,
             on_finished=keep,
         )
-    shutil.rmtree(out / "unfinished", ignore_errors=True)
+    for run in runs:
+        if (folder := run.plan.folder()) is not None:  # kept, but the command was killed then
+            shutil.rmtree(folder)
+    # Of other lines or seeds, there may be runs to resume.
+    if not any(unfinished.rglob("config.json")):
+        shutil.rmtree(unfinished, ignore_errors=True)
     files = {
         (line.label, line.cell): [run.json for run in runs if run.line is line] for line in lines
     }
