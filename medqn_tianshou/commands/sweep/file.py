@@ -16,7 +16,7 @@ from medqn_tianshou.training.memory import format_bytes
 
 KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant", "figure")
 OF_THE_SWEEP = {
-    **dict.fromkeys(("task", "game"), "list it in tasks"),
+    **dict.fromkeys(("task", "game", "env"), "list it in tasks"),
     "algo": "list it in algorithms",
     "seed": "list it in seeds",
     "logdir": "use --out",
