@@ -22,7 +22,7 @@ from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.figure_page import write_figure_page
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
 from medqn_tianshou.commands.sweep.executors import Executor, add_runner_arguments, make_executor
-from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, read_sweep
+from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, check_settings, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.commands.sweep.runner import Runner, RunStatus
 from medqn_tianshou.experiments.figures import Figure
@@ -238,7 +238,11 @@ def main(
     for setting in args.set:
         if "=" not in setting:
             parser.bad("--set", repr(setting), "must be FLAG=VALUE, e.g. seaquest-oxygen=flash")
-    changed = sweep.settings | dict(setting.split("=", 1) for setting in args.set)
+    given = dict(setting.split("=", 1) for setting in args.set)
+    try:
+        changed = sweep.settings | check_settings("--set", given, sweep.family)
+    except SweepFileError as error:
+        parser.error(f"argument {error}")
     lines = lines_of(replace(sweep, settings=changed))
     slugs = [line.slug for line in lines]
     for slug in args.only:

@@ -12,6 +12,7 @@ import pytest
 from scripts import ROOT
 
 from medqn_tianshou.commands import reproduce as reproduce_module
+from medqn_tianshou.commands.main import main
 from medqn_tianshou.commands.report.curves import (
     Curve,
     final_returns,
@@ -165,6 +166,21 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     )
     assert refused.returncode == 2
     assert "--steps: 500 does not fit the runs of 400 steps" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("lrr=1", ("--set.lrr = '1'", "did you mean lr?")),
+        ("seed=1", ("--set.seed = '1'", "list it in seeds")),
+    ],
+)
+def test_other_settings_are_flags(tmp_path, error_line, setting, parts):
+    out = tmp_path / "out"
+    line = error_line(main, "reproduce", "fig4a", "--set", setting, "--out", out)
+    for part in ("medqn reproduce: error: argument", *parts):
+        assert part in line
+    assert not out.exists()
 
 
 def test_runs_of_other_lines_and_seeds_are_left_to_resume(tmp_path, monkeypatch):

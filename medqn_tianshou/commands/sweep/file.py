@@ -183,13 +183,16 @@ def _settings_tables(
     own = {}
     for key in [key for key, value in table.items() if isinstance(value, dict)]:
         _check_known(key, algorithms, "one of the algorithms", f"settings.{key}", "a table")
-        own[key] = _settings(f"settings.{key}", table[key], family)
+        own[key] = check_settings(f"settings.{key}", table[key], family)
     plain = {key: value for key, value in table.items() if key not in own}
-    return _settings("settings", plain, family), own
+    return check_settings("settings", plain, family), own
 
 
-def _settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
-    """Check that all keys are flags, and that all values can be a flag's."""
+def check_settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
+    """Check that all keys are flags, and that all values can be a flag's.
+
+    :raises SweepFileError: for the first that is not.
+    """
     flags = [
         flag.removeprefix("--")
         for action in parser_of(family)._actions
@@ -228,7 +231,7 @@ def _variants(tables: Any, family: str, algorithms: tuple[str, ...]) -> tuple[Va
             Variant(
                 name=_name(f"{where}.name", table["name"], forbidden=""),
                 algorithms=_strings(f"{where}.algorithms", chosen, algorithms),
-                settings=_settings(where, settings, family),
+                settings=check_settings(where, settings, family),
             )
         )
     if not variants:
