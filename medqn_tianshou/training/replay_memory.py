@@ -202,7 +202,7 @@ class MemoryWatch:
         # growth beyond the present size calls for another eviction.
         self._threshold = max(self._near, self._rss() + _STEP * self._cap)
         return (
-            f"memory: {format_bytes(rss)} come near {self._flag} {format_bytes(self._cap)}; the "
+            f"memory: {format_bytes(rss)} is near {self._flag} {format_bytes(self._cap)}; the "
             f"replay buffer evicted its oldest {before - len(self._buffer):,} transitions and "
             f"stays below {format_bytes(self._buffer.max_bytes or 0)} from now on"
         )

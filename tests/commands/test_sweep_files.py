@@ -151,7 +151,7 @@ BAD = [
     ('"MountainCar-v0"', '"Catchr"', "'Catchr'", "did you mean Catcher?"),
     ('["dqn"]', '["dqm"]', "algorithms = 'dqm'", "did you mean dqn?"),
     ('["dqn"]', "[]", "algorithms = []", "a list of names"),
-    ("seeds = 1", "seeds = 0", "seeds = 0", "how many, as 5"),
+    ("seeds = 1", "seeds = 0", "seeds = 0", "a number of seeds, e.g. 5"),
     ("seeds = 1", "seeds = [1, 1]", "seeds = [1, 1]", "twice"),
     ("[settings]", "[settings.dqm]\nlr = 1\n[settings]", "settings.dqm", "did you mean dqn?"),
     ("[settings]", "[[variant]]\nlr = 1\n[settings]", "variant 1", "add name"),

@@ -151,7 +151,7 @@ def test_a_resumed_run_takes_the_threads_it_began_with(killed, capsys):
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
-    assert f"threads: {before + 1}, as the run began with, instead of {before}" in said
+    assert f"threads: {before + 1}, as at the start of the run, instead of {before}" in said
 
 
 def test_a_run_begun_on_a_gpu_resumes_on_the_cpu(killed, capsys):

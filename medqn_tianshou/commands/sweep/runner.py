@@ -166,7 +166,7 @@ def _reason(ended: Ended, output: Path | None) -> str:
         return ended.problem
     if exit_code < 0:
         number = signal.Signals(-exit_code)
-        more = ", as when memory runs out" if number == signal.SIGKILL else ""
+        more = ", perhaps as memory ran out" if number == signal.SIGKILL else ""
         return f"killed by {number.name}{more}"
     try:
         text = output.read_text(errors="replace") if output else ""

@@ -51,7 +51,7 @@ class EnvClockSettings(TrainingSettings):
     optimizer: Optimizer = field()
     init: Annotated[
         Initialization,
-        Flag("initialization of the network: torch's, or Kaiming of all or the last layer", DQN),
+        Flag("initialization of the network: torch's, or Kaiming for all layers or the last", DQN),
     ]
 
     @classmethod
