@@ -29,7 +29,7 @@ from medqn_tianshou.envs.atari import atari_tasks, make_atari_envs
 from medqn_tianshou.envs.minatar import MinAtarEnv
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.files.extras import install_command
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.memory import MB, MemoryMonitor, format_bytes, memory_limit
 from medqn_tianshou.training.memory_plan import plan_memory
 from medqn_tianshou.training.settings import memory_size
@@ -134,8 +134,7 @@ def check_backend(name: str, module: str, remedy: str, step: Callable[[], str]) 
     try:
         return Check(name, "ok", f"{metadata.version(name)}, {step()}")
     except Exception as error:  # whatever a broken install raises is what the user has to know
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return Check(name, "problem", reason, f"{remedy} --force-reinstall")
+        return Check(name, "problem", reason_of(error), f"{remedy} --force-reinstall")
 
 
 def check_memory() -> Check:

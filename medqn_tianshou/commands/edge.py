@@ -9,7 +9,7 @@ from threading import current_thread, main_thread
 from typing import Any
 
 TRACEBACK = "--traceback"
-_UNEXPECTED = (RuntimeError, MemoryError, OverflowError, RecursionError)
+_UNEXPECTED = (OSError, RuntimeError, MemoryError, OverflowError)  # also a RecursionError
 
 
 def run_main(main: Callable[[Sequence[str]], int], prog: str | None = None) -> int:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from medqn_tianshou.training import fields
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.fields import Range
 
@@ -111,6 +110,3 @@ def number_in(kind: type, allowed: Range) -> Callable[[str], Any]:
         return kind(value)
 
     return argument_type(parse)
-
-
-existing_folder = argument_type(fields.existing_folder)

@@ -22,7 +22,7 @@ from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.figure_page import write_figure_page
 from medqn_tianshou.commands.report.runs import PAPER_NAMES
 from medqn_tianshou.commands.sweep.executors import Executor, add_runner_arguments, make_executor
-from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, read_sweep
+from medqn_tianshou.commands.sweep.file import Sweep, SweepFileError, check_settings, read_sweep
 from medqn_tianshou.commands.sweep.plans import RunPlan
 from medqn_tianshou.commands.sweep.runner import Runner, RunStatus
 from medqn_tianshou.experiments.figures import Figure
@@ -154,7 +154,7 @@ def reproduce(
 
     :param command: what the page names as the command.
     """
-    runs = plan_runs(lines, out)
+    runs, unfinished = plan_runs(lines, out), out / "unfinished"
     missing = {run.plan.name: run for run in runs if not run.csv.exists()}
     finished = len(runs) - len(missing)
     with tqdm(total=len(runs), initial=finished, desc=figure.name, unit=" runs") as bar:
@@ -166,12 +166,17 @@ def reproduce(
 
         run_plans(
             [run.plan for run in missing.values()],
-            folder=out / "unfinished",
+            folder=unfinished,
             retries=retries,
             start_executor=start_executor,
             on_finished=keep,
         )
-    shutil.rmtree(out / "unfinished", ignore_errors=True)
+    for run in runs:
+        if (folder := run.plan.folder()) is not None:  # kept, but the command was killed then
+            shutil.rmtree(folder)
+    # Of other lines or seeds, there may be runs to resume.
+    if not any(unfinished.rglob("config.json")):
+        shutil.rmtree(unfinished, ignore_errors=True)
     files = {
         (line.label, line.cell): [run.json for run in runs if run.line is line] for line in lines
     }
@@ -233,7 +238,11 @@ def main(
     for setting in args.set:
         if "=" not in setting:
             parser.bad("--set", repr(setting), "must be FLAG=VALUE, e.g. seaquest-oxygen=flash")
-    changed = sweep.settings | dict(setting.split("=", 1) for setting in args.set)
+    given = dict(setting.split("=", 1) for setting in args.set)
+    try:
+        changed = sweep.settings | check_settings("--set", given, sweep.family)
+    except SweepFileError as error:
+        parser.error(f"argument {error}")
     lines = lines_of(replace(sweep, settings=changed))
     slugs = [line.slug for line in lines]
     for slug in args.only:

@@ -184,7 +184,6 @@ class Family(ABC, Generic[S]):
         ):
             if (value := getattr(options, name)) not in usual:
                 raise ConfigError(name, value, f"is not for --algo {settings.algo}; leave it out")
-        torch.set_num_threads(settings.threads or torch.get_num_threads())
         seeds = seed_everything(settings.seed)
         env = self.make_env(settings)
         network: Any = self.make_network(settings, env)

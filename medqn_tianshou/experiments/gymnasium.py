@@ -10,7 +10,7 @@ from medqn_tianshou.algorithm.networks import MinAtarQNetwork, MLPQNetwork, Natu
 from medqn_tianshou.envs.observations import ChannelsFirst, DeclaredDtype, has_channels_last
 from medqn_tianshou.experiments.family import EnvClockFamily
 from medqn_tianshou.experiments.settings import GymSettings
-from medqn_tianshou.training.errors import ConfigError
+from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.settings import REPLAY_FREE
 
 SMALLEST_FRAME = 36
@@ -37,8 +37,7 @@ class GymFamily(EnvClockFamily[GymSettings]):
         try:
             env: Any = gym.make(task, max_episode_steps=limit, **rendering)
         except Exception as error:  # environments of others raise all kinds
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            remedy = f"cannot be made ({reason}); name an id of Gymnasium, or MODULE:ID"
+            remedy = f"cannot be made ({reason_of(error)}); name an id of Gymnasium, or MODULE:ID"
             raise ConfigError("task", task, remedy) from error
         actions, states = env.action_space, env.observation_space
         if not isinstance(actions, Discrete) or actions.start != 0:

@@ -231,7 +231,7 @@ def _take_threads(count: int | None) -> None:
     own = torch.get_num_threads()
     if count is not None and count != own:
         torch.set_num_threads(count)
-        print(f"threads: {count}, as the run began with, instead of {own}", flush=True)
+        print(f"threads: {count}, as at the start of the run, instead of {own}", flush=True)
 
 
 def _describe_lambda(settings: TrainingSettings) -> str:

@@ -157,13 +157,6 @@ def check_fields(instance: Any) -> None:
         specs[name].check(getattr(instance, name))
 
 
-def existing_folder(text: str) -> Path:
-    """Read the path of a folder that exists."""
-    if not Path(text).is_dir():
-        raise ValueError(f"{text!r} is not a folder; name one that exists")
-    return Path(text)
-
-
 def existing_file(text: str) -> Path:
     """Read the path of a file that exists."""
     if not Path(text).is_file():

@@ -221,7 +221,7 @@ class Training:
         else:
             close_episodes(buffer)
         tests, evaluated = self._test_collector, state["test_collector"]
-        if tests is not None and len(evaluated["resets"]) == tests.env_num:  # once there were five
+        if tests is not None:
             tests.load_state_dict(evaluated)
             if evaluated["envs"] is not None:
                 set_envs_state(tests.env, evaluated["envs"])

@@ -126,7 +126,6 @@ class MemoryMonitor:
         self._buffer_nbytes = buffer_nbytes
         self._process = psutil.Process()
         self._largest_rss = 0
-        self.limit = memory_limit()
 
     def rss(self) -> int:
         """Resident bytes of this process now; the cheapest measurement."""

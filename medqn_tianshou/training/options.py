@@ -32,8 +32,8 @@ def checkpoint_interval(text: str) -> CheckpointInterval:
             interval["env_steps"] = int(part)
         else:
             raise ValueError(
-                f"{text!r} must be environment steps, as 50000, minutes, as 10m (at least 0.01m), "
-                "or both: 50000,10m"
+                f"{text!r} must be environment steps (50000), minutes (10m, at least 0.01m), or "
+                "both (50000,10m)"
             )
     return CheckpointInterval(**interval)
 

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from dataclasses import asdict
+from math import inf
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -63,7 +64,7 @@ def make_learner(settings: TrainingSettings, network: NormalizedQNetwork) -> Lea
     if settings.algo == "stream-q":
         return StreamQ(network, **options)
     options |= {"total_env_steps": settings.total_env_steps}
-    return PQN(network, max_grad_norm=settings.max_grad_norm, **options)
+    return PQN(network, max_grad_norm=settings.max_grad_norm or inf, **options)  # 0: no clipping
 
 
 class ReplayFreeTraining:
@@ -86,7 +87,7 @@ class ReplayFreeTraining:
         self.settings, self.run_folder, self.checkpoints = settings, run, checkpoints
         self.learner, self._envs = learner, envs
         self.stop_signal: int | None = None
-        """Set by a signal: the run ends before the next step, with a checkpoint."""
+        """Set by a signal: the run ends before the next rollout, with a checkpoint."""
         self.env_step = 0
         self._epsilon = LinearSchedule(
             settings.eps_train, settings.eps_train_final, settings.eps_decay_steps
@@ -108,24 +109,31 @@ class ReplayFreeTraining:
         """Train to the end, or until a signal; all results are in the run folder."""
         status, start, before = "failed", time.perf_counter(), self._seconds
         try:
-            while self.env_step < self.settings.total_env_steps and self.stop_signal is None:
-                if self.checkpoints is not None and self.checkpoints.are_due(self.env_step):
-                    self._write_checkpoint()
+            while self.env_step < self.settings.total_env_steps:
+                if self.learner.is_between_rollouts:  # elsewhere the state is incomplete
+                    if self.stop_signal is not None:
+                        self._write_checkpoint()
+                        status = "interrupted"
+                        break
+                    if self.checkpoints is not None and self.checkpoints.are_due(self.env_step):
+                        self._write_checkpoint()
                 self._step()
                 self._seconds = before + time.perf_counter() - start
                 self._log()
-            status = "finished" if self.stop_signal is None else "interrupted"
-            while status == "interrupted" and not self.learner.is_between_rollouts:
-                self._step()
-            if status == "interrupted":
-                self._write_checkpoint()
+            else:
+                status = "finished"
         except KeyboardInterrupt:
             status = "interrupted"
         except NonFiniteLossError as error:
             raise RunError(f"{error}; try a smaller --lr") from error
         finally:
-            summary = self._close(status)
-            self.run_folder.unlock()
+            try:
+                summary = self._close(status)
+            except OSError:
+                if status != "failed":  # otherwise the first error says more
+                    raise
+            finally:
+                self.run_folder.unlock()
         return summary
 
     def _step(self) -> None:
@@ -208,7 +216,7 @@ class ReplayFreeTraining:
         return summary
 
     def _write_checkpoint(self) -> None:
-        if self.checkpoints is None or not self.learner.is_between_rollouts:
+        if self.checkpoints is None:
             return
         try:
             self.checkpoints.write(self.env_step, self.state_dict(), None)
@@ -248,6 +256,7 @@ class ReplayFreeTraining:
                 set_env_state(env, saved)
             self._obs_E = state["obs"]
             self._episodes = [[float(total), int(length)] for total, length in state["episodes"]]
+        self._returns.clear()  # of a checkpoint that turned out not to fit
         self._returns.extend(state["returns"])
         self.env_step, self._next_row, self._next_log, *last = state["clocks"]
         self._last = (int(last[0]), float(last[1]))

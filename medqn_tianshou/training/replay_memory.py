@@ -64,13 +64,13 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
         kind, cap = plan.replay, min(cap or plan.room, plan.room)
     left = max(limit.available - TRAINING_RESERVE, 0)
     allowed = left if cap is None else min(cap, left)
+    whose = f"the {format_bytes(left)} that this {limit.source} has left for it"
+    if allowed == cap:
+        whose = f"--memory-cap {format_bytes(cap)}"
     options = {"buffer_num": env_num, **settings.buffer_options}
     if kind == "raw":
         nbytes = predict_replay_nbytes(partial(RingReplayBuffer, **options), example, size)
         if nbytes > allowed:
-            whose = f"the {format_bytes(left)} that this {limit.source} has left for it"
-            if allowed == cap:
-                whose = f"--memory-cap {format_bytes(cap)}"
             per_transition = nbytes / (-(-size // env_num) * env_num)
             fits = int(allowed / per_transition) // env_num * env_num
             remedy = f"the largest that fits is --buffer-size {fits}"
@@ -86,6 +86,9 @@ def make_replay(settings: TrainingSettings, envs: BaseVectorEnv, *, seed: int) -
         try:
             CompactVectorReplayBuffer(size, **options).add(example)
         except ValueError as error:
+            if allowed != cap:
+                problem = f"transitions, and even a few, take more than {whose}; free some memory"
+                raise ConfigError("buffer_size", size, problem) from error
             remedy = f"is too small: {error}"
             raise ConfigError("memory_cap", format_bytes(nbytes), remedy) from error
         buffer = CompactVectorReplayBuffer(size, **options)
@@ -199,7 +202,7 @@ class MemoryWatch:
         # growth beyond the present size calls for another eviction.
         self._threshold = max(self._near, self._rss() + _STEP * self._cap)
         return (
-            f"memory: {format_bytes(rss)} come near {self._flag} {format_bytes(self._cap)}; the "
+            f"memory: {format_bytes(rss)} is near {self._flag} {format_bytes(self._cap)}; the "
             f"replay buffer evicted its oldest {before - len(self._buffer):,} transitions and "
             f"stays below {format_bytes(self._buffer.max_bytes or 0)} from now on"
         )

@@ -90,6 +90,6 @@ def load_trainer_state(trainer: LeanTrainer, state: State) -> None:
     # Entering an epoch counts it.
     trainer.epoch = int(state["epoch"]) - 1
     trainer.iter_num = int(state["iter_num"]) - 1
-    trainer.start_time = time.time() - float(state["seconds"])
+    trainer.start_time = time.time() - max(float(state["seconds"]), 0.0)
     trainer.recent_losses.clear()  # of a checkpoint that turned out not to fit
     trainer.recent_losses.extend(state["recent_losses"])

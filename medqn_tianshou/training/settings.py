@@ -118,7 +118,7 @@ class TrainingSettings(ConsolidationSettings):
 
     overlap: Annotated[
         bool,
-        Flag("collect the next steps during the update, with the weights before it", SPEED),
+        Flag("collect the next steps during the update, with the weights from before it", SPEED),
     ]
     threads: Annotated[
         int,

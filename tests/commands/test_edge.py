@@ -11,7 +11,14 @@ from medqn_tianshou.commands.edge import exit_code, loading, run_main
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("first\nsecond"), MemoryError(), OverflowError("too large")]
+    "error",
+    [
+        RuntimeError("first\nsecond"),
+        RecursionError(),
+        MemoryError(),
+        OverflowError("too large"),
+        OSError(28, "No space left on device", "README.md"),
+    ],
 )
 def test_an_unexpected_error_is_one_line(monkeypatch, capsys, error):
     def fail(arguments):

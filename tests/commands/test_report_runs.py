@@ -129,6 +129,27 @@ def test_unfinished_and_repeated_runs_are_named_and_left_out(
     assert rows[1]["train_seconds"] == ""
 
 
+@pytest.mark.parametrize(("rows", "episodes"), [(0, 1), (1, 3)])
+def test_a_run_killed_before_its_second_row_has_the_length_of_its_episodes(
+    short_runs, tmp_path, no_figures, rows, episodes
+):
+    log = tmp_path / "log"
+    (run,) = (short_runs / "Catcher/medqn-u/0").iterdir()
+    shutil.copytree(run, log)
+    (log / "summary.json").unlink()
+    for name, count in (("progress.csv", rows), ("episodes.csv", episodes)):
+        lines = (log / name).read_text().splitlines(keepends=True)
+        (log / name).write_text("".join(lines[: count + 1]))
+    returns = [float(row["return"]) for row in read_table(log / "episodes.csv")]
+    flags = ["--bootstrap", 100, "--unfinished", "--metric", "train"]
+    run_report(log, "--out", tmp_path / "report", *flags)
+    (row,) = read_table(tmp_path / "report/runs.csv")
+    assert int(row["env_steps"]) == 30 * episodes
+    assert float(row["final_return"]) == pytest.approx(np.mean(returns))
+    points = read_table(tmp_path / "report/curves.csv")
+    assert int(points[-1]["env_step"]) == 30 * episodes
+
+
 def recorded(task, algorithm, seed=0, **flags):
     """A run with a setting that has a default, and others given by hand."""
     settings = {"lr": Setting({"A": 0.1, "B": 0.2}[task], "paper")}
@@ -144,7 +165,7 @@ def recorded(task, algorithm, seed=0, **flags):
 def test_labels_name_what_differs_and_are_the_same_in_all_tasks():
     runs = [
         recorded("A", "DQN"),
-        recorded("A", "DQN", 1, buffer_size=10_000),  # its default: no difference
+        recorded("A", "DQN", 1, buffer_size=10_000.0),  # its default: no difference
         recorded("A", "DQN", buffer_size=500),
         recorded("B", "DQN", buffer_size=500),
         recorded("B", "MeDQN(U)", buffer_size=32),

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scripts import ROOT
 
+from medqn_tianshou.commands import reproduce as reproduce_module
+from medqn_tianshou.commands.main import main
 from medqn_tianshou.commands.report.curves import (
     Curve,
     final_returns,
@@ -22,7 +24,7 @@ from medqn_tianshou.commands.report.curves import (
 from medqn_tianshou.commands.report.figure_page import best_cells
 from medqn_tianshou.commands.reproduce import cells_of, lines_of, with_length
 from medqn_tianshou.commands.sweep.file import read_sweep
-from medqn_tianshou.experiments.figures import load_figures
+from medqn_tianshou.experiments.figures import load_figures, read_figure
 
 FIGURES = load_figures()
 # One line of a figure, in runs as short as they can be.
@@ -164,6 +166,42 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     )
     assert refused.returncode == 2
     assert "--steps: 500 does not fit the runs of 400 steps" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("lrr=1", ("--set.lrr = '1'", "did you mean lr?")),
+        ("seed=1", ("--set.seed = '1'", "list it in seeds")),
+    ],
+)
+def test_other_settings_are_flags(tmp_path, error_line, setting, parts):
+    out = tmp_path / "out"
+    line = error_line(main, "reproduce", "fig4a", "--set", setting, "--out", out)
+    for part in ("medqn reproduce: error: argument", *parts):
+        assert part in line
+    assert not out.exists()
+
+
+def test_runs_of_other_lines_and_seeds_are_left_to_resume(tmp_path, monkeypatch):
+    (tmp_path / "short.toml").write_text(SHORT)
+    figure = read_figure(tmp_path / "short.toml")
+    lines = lines_of(with_length(read_sweep(figure.path), 1, 400))
+    monkeypatch.setattr(reproduce_module, "run_plans", lambda *_, **__: None)
+    monkeypatch.setattr(reproduce_module, "write_figure_page", lambda *_: None)
+    left = tmp_path / "out/unfinished/runs/DQN--short/Catcher/dqn/1/20260101-120000/config.json"
+
+    def reproduce():
+        options = {"out": tmp_path / "out", "retries": 0, "command": ""}
+        reproduce_module.reproduce(figure, lines, start_executor=None, **options)
+
+    left.parent.mkdir(parents=True)
+    left.write_text("{}")
+    reproduce()
+    assert left.exists()
+    left.unlink()
+    reproduce()
+    assert not (tmp_path / "out/unfinished").exists()
 
 
 @pytest.mark.process

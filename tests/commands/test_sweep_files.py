@@ -142,6 +142,7 @@ BAD = [
     ("steps = 300", "steps = 90", "argument --steps: 90", "must exceed the 100 steps"),
     ("steps = 300", "lambda-end = 2", "--lambda-end: 2", "use --algo medqn-u or medqn-r"),
     ("steps = 300", "seed = 3", "settings.seed = 3", "list it in seeds"),
+    ("steps = 300", "env = 'x'", "settings.env = 'x'", "list it in tasks"),
     ("steps = 300", "logdir = 'x'", "settings.logdir = 'x'", "use --out"),
     ("steps = 300", "steps = []", "settings.steps = []", "axis without values"),
     ("steps = 300", "steps = [300, 300]", "settings.steps", "300 twice"),
@@ -150,7 +151,7 @@ BAD = [
     ('"MountainCar-v0"', '"Catchr"', "'Catchr'", "did you mean Catcher?"),
     ('["dqn"]', '["dqm"]', "algorithms = 'dqm'", "did you mean dqn?"),
     ('["dqn"]', "[]", "algorithms = []", "a list of names"),
-    ("seeds = 1", "seeds = 0", "seeds = 0", "how many, as 5"),
+    ("seeds = 1", "seeds = 0", "seeds = 0", "a number of seeds, e.g. 5"),
     ("seeds = 1", "seeds = [1, 1]", "seeds = [1, 1]", "twice"),
     ("[settings]", "[settings.dqm]\nlr = 1\n[settings]", "settings.dqm", "did you mean dqn?"),
     ("[settings]", "[[variant]]\nlr = 1\n[settings]", "variant 1", "add name"),
@@ -206,6 +207,29 @@ class Terminal:
 
     def flush(self):
         pass
+
+
+def test_an_error_of_the_sweep_stops_its_runs_with_checkpoints(tmp_path):
+    calls = []
+
+    class Recording(LocalExecutor):
+        def start(self, plan, output):
+            calls.append("start")
+
+        def stop(self):
+            calls.append("stop")
+
+        def close(self):
+            calls.append("close")
+
+    def show(runs):
+        if "start" in calls and "close" not in calls:
+            raise OSError("No space left on device")
+
+    plans = read_sweep(write(tmp_path / "sweep.toml", GOOD)).plans(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        Runner(plans, folder=tmp_path, retries=0, on_change=show).run(Recording(1))
+    assert calls == ["start", "stop", "close"]
 
 
 def test_the_table_on_a_terminal_is_redrawn_in_place(tmp_path, monkeypatch):

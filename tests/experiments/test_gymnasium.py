@@ -14,6 +14,7 @@ from medqn_tianshou.commands import main as command
 from medqn_tianshou.envs.single import SingleVectorEnv
 from medqn_tianshou.envs.state import envs_state, set_envs_state
 from medqn_tianshou.experiments.gymnasium import GYM
+from medqn_tianshou.training.errors import ConfigError
 
 
 class Pictures(gym.Env):
@@ -148,6 +149,16 @@ def test_schedules_and_evaluations_follow_the_length_of_the_run():
     assert (settings.lambda_steps, settings.eps_decay_steps) == (20_000, 2_000)
     assert settings.eval_every == 2_000
     assert GYM.settings("CartPole-v1", steps=20_000, eval_every=0).eval_every == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": "100"}, {"hidden_sizes": (0,)}, {"hidden_sizes": ["a"]}]
+)
+def test_a_wrong_value_is_named(wrong):
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name}=.* must be") as error_info:
+        GYM.settings(**wrong)
+    assert error_info.value.setting == name
 
 
 def test_the_limit_of_episodes_is_the_environments_own_unless_given():

@@ -8,8 +8,9 @@ from medqn_tianshou.commands import doctor
 from medqn_tianshou.commands.main import main
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.replay import CompactVectorReplayBuffer
+from medqn_tianshou.training import replay_memory
 from medqn_tianshou.training.errors import ConfigError
-from medqn_tianshou.training.memory import MB, parse_bytes
+from medqn_tianshou.training.memory import MB, MemoryLimit, parse_bytes
 from medqn_tianshou.training.memory_plan import BUDGET_SHARE, plan_memory
 from medqn_tianshou.training.replay_memory import make_replay, make_watch
 
@@ -51,6 +52,25 @@ def test_a_raw_buffer_becomes_compact_where_only_that_fits_and_no_flag_asks_for_
         plan_memory(settings, space, rss=0)
     by_default = replace(settings, sources={**settings.sources, "replay": "ours"})
     assert plan_memory(by_default, space, rss=0).replay == "compact"
+
+
+@pytest.mark.parametrize(
+    ("available", "cap", "error"),
+    [
+        (GB, 1000, r"memory_cap='1.0 kB' is too small"),
+        (MB, None, r"buffer_size=10000 transitions, and even a few, take more than the 0 B that "),
+        (MB, 5 * MB, r"buffer_size=10000 .* this host has left for it; free some memory"),
+    ],
+)
+def test_a_compact_buffer_that_cannot_be_built_names_what_limits_it(
+    monkeypatch, available, cap, error
+):
+    limit = MemoryLimit(nbytes=GB, available=available, source="host")
+    monkeypatch.setattr(replay_memory, "memory_limit", lambda: limit)
+    settings = FAMILIES["lowdim"].settings(algo="dqn", replay="compact", memory_cap=cap)
+    envs = FAMILIES["lowdim"].make_train_envs(settings, 0)
+    with pytest.raises(ConfigError, match=error):
+        make_replay(settings, envs, seed=0)
 
 
 def test_a_budget_limits_the_buffer_and_watches_the_process():

@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,8 +11,11 @@ from medqn_tianshou.commands.agent import Agent
 from medqn_tianshou.commands.report.runs import read_run
 from medqn_tianshou.experiments.gymnasium import GYM
 from medqn_tianshou.experiments.minatar import MINATAR
+from medqn_tianshou.training.checkpoint import read_checkpoint, write_checkpoint
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.options import CheckpointInterval, RunOptions
+from medqn_tianshou.training.replay_free import make_learner
+from medqn_tianshou.training.run_folder import RunFolder
 
 NAMES = {"pqn": "PQN", "stream-q": "Stream-Q"}
 
@@ -77,6 +81,60 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path, algo):
         torch.testing.assert_close(value, other[name], rtol=0, atol=0)
     tables = [rows(each.run_folder.path / "episodes.csv") for each in (whole, resumed)]
     assert tables[0] == tables[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop_at", [1_500, 8_500])
+def test_a_stopped_run_logs_all_rows_and_ends_where_it_should(tmp_path, stop_at):
+    whole, ended = train(GYM, "pqn", tmp_path / "whole")
+    run, summary = train(GYM, "pqn", tmp_path / "stopped", stop_at=stop_at)
+    if summary.status == "interrupted":
+        run, summary = train(GYM, "pqn", tmp_path, resume=run.run_folder.path)
+    assert (summary.status, summary.env_steps) == ("finished", ended.env_steps)
+    assert summary.gradient_steps == ended.gradient_steps
+    steps = [
+        [row["env_step"] for row in rows(each.run_folder.path / "progress.csv")]
+        for each in (whole, run)
+    ]
+    assert steps[0] == steps[1]
+
+
+def test_without_clipping_pqn_learns():
+    settings = GYM.settings(algo="pqn", max_grad_norm=0)
+    network = GYM.make_network(settings, GYM.make_env(settings))
+    before = torch.nn.utils.parameters_to_vector(network.parameters()).clone()
+    learner = make_learner(settings, network)
+    for obs_E in np.random.default_rng(0).normal(size=(32, 128, 4)).astype(np.float32):
+        learner.act(obs_E, 0.1)
+        learner.observe(np.ones(128), np.zeros(128, bool), obs_E)
+    assert learner.gradient_steps == 64
+    assert (torch.nn.utils.parameters_to_vector(network.parameters()) != before).any()
+
+
+def test_a_full_disk_ends_a_run_with_its_first_error_and_without_its_lock(tmp_path, monkeypatch):
+    training = GYM.make_training(
+        GYM.settings(algo="stream-q", steps=2_000), RunOptions(logdir=tmp_path)
+    )
+
+    def fail(row):
+        raise OSError(28, f"No space left on device, at {row.env_step}")
+
+    monkeypatch.setattr(training.run_folder, "add_row", fail)
+    with pytest.raises(OSError, match="at 1"):
+        training.run()
+    RunFolder(training.run_folder.path).unlock()
+
+
+def test_a_second_checkpoint_replaces_the_state_of_one_that_did_not_fit(tmp_path):
+    training = GYM.make_training(
+        GYM.settings(algo="stream-q", steps=2_000), RunOptions(logdir=tmp_path)
+    )
+    training._returns.extend([1.0, 2.0])
+    write_checkpoint(tmp_path / "state", training.state_dict())
+    for _ in range(2):
+        training.load_state_dict(read_checkpoint(tmp_path / "state")[0])
+    assert list(training._returns) == [1.0, 2.0]
+    training.abandon()
 
 
 @pytest.mark.parametrize(

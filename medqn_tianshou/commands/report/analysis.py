@@ -182,7 +182,8 @@ class Analysis:
         curves = self.curves[task, label]
         # Up to where all runs got: a mean over fewer and fewer runs would jump.
         grid = np.linspace(0, min(curve.env_steps for curve in curves), GRID_POINTS)
-        grid = grid[grid >= min(curve.env_step[0] for curve in curves)]
+        first = np.searchsorted(grid, min(curve.env_step[0] for curve in curves))
+        grid = grid[min(first, GRID_POINTS - 2) :]  # the first return may come at the very end
         if self.is_atari(task):
             evaluations = [np.array(run.evaluations).T for run in self.groups[task, label]]
             values = np.stack(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from medqn_tianshou.commands.finding import find_folders
-from medqn_tianshou.commands.parsing import Parser, existing_folder, number
+from medqn_tianshou.commands.parsing import Parser, number
 from medqn_tianshou.commands.report.analysis import Analysis, Options, read_curves
 from medqn_tianshou.commands.report.groups import group_runs
 from medqn_tianshou.commands.report.page import write_report
@@ -115,15 +115,12 @@ def _read(parser: Parser, args: argparse.Namespace) -> tuple[list[RecordedRun], 
     """Read all runs that the command line names."""
     files: list[Path] = []
     for folder in args.runs:
-        try:
-            places = find_folders(folder)
-            found = [file for p in places for file in find_runs(existing_folder(str(p)))]
-        except argparse.ArgumentTypeError as error:
-            parser.error(f"argument RUNS: {error}")
+        places = find_folders(folder)
+        found = [file for place in places for file in find_runs(place)]
         if not found:
-            parser.bad(
-                "RUNS", folder, "contains no run; name run folders such as log/TASK/ALGO/SEED"
-            )
+            what = "contains no run" if places[0].is_dir() else "is not a folder"
+            remedy = f"{what}; name run folders such as log/TASK/ALGO/SEED"
+            parser.bad("RUNS", repr(str(folder)), remedy)
         files += found
     runs, left_out = read_runs(files)
     if not args.unfinished:

@@ -154,9 +154,9 @@ def _set_cost_axis(axis: Any, cost: Cost, places: Array) -> tuple[str, float]:
     if cost.name in ("return_time", "return_cpu"):
         units = (("h", 3600), ("min", 60), ("s", 1))
         unit, size = next((unit, size) for unit, size in units if high >= 2 * size or size == 1)
-        axis.set_xlim(0, high / size * 1.15)
+        axis.set_xlim(0, high / size * 1.15 or 1)
         return unit, size
-    axis.set_xlim(0, high * MB * 1.15)
+    axis.set_xlim(0, high * MB * 1.15 or 1)
     if cost.name == "return_replay" and high > 0:
         low = known[known > 0].min()  # 0, without replay, has no place
         axis.set(xscale="log", xlim=(low * MB / 4, high * MB * 6))

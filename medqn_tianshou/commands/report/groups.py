@@ -77,7 +77,9 @@ def _differing(runs: Sequence[RecordedRun]) -> list[str]:
 
 
 def _values(run: RecordedRun, names: Sequence[str]) -> str:
-    return json.dumps([run.value(name) for name in names])
+    values = map(run.value, names)
+    # 5 and 5.0 are the same setting, as a file and a flag write it.
+    return json.dumps([float(value) if type(value) is int else value for value in values])
 
 
 def _flags(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[str]:

@@ -191,14 +191,15 @@ def _algorithm(algo: str, settings: Settings) -> str:
 
 
 def _read_summary(file: Path, rows: list[dict[str, str]]) -> Any:
-    """Read how a run ended; without a summary, as ``progress.csv`` has it."""
+    """Read how a run ended; without a summary, as ``progress.csv`` and ``episodes.csv`` have it."""
     path = file.with_name("summary.json")
     if path.is_file():
         return json.loads(path.read_text())
     last = rows[-1] if rows else {}
+    logged = [*rows[-1:], *_rows(file.with_name("episodes.csv"))[-1:]]
     return {
         "status": UNFINISHED,
-        "env_steps": int(last.get("env_step", 0)),
+        "env_steps": max((int(row["env_step"]) for row in logged), default=0),
         "steps_per_s": None,
         "peak_rss_mb": max((float(row["rss_mb"]) for row in rows), default=None),
         "buffer_mb": float(last["buffer_mb"]) if last else None,

@@ -245,5 +245,5 @@ def make_executor(
             executor.close()
             raise RayError(f"run {plan.name} {misfit}; lower its --threads or --buffer-size")
         if misfit:  # a cluster may grow
-            print(f"warning: run {plan.name} {misfit}; it waits for one", file=sys.stderr)
+            print(f"warning: run {plan.name} {misfit}; it waits until one fits", file=sys.stderr)
     return executor

@@ -16,7 +16,7 @@ from medqn_tianshou.training.memory import format_bytes
 
 KEYS = ("name", "family", "tasks", "algorithms", "seeds", "settings", "variant", "figure")
 OF_THE_SWEEP = {
-    **dict.fromkeys(("task", "game"), "list it in tasks"),
+    **dict.fromkeys(("task", "game", "env"), "list it in tasks"),
     "algo": "list it in algorithms",
     "seed": "list it in seeds",
     "logdir": "use --out",
@@ -183,13 +183,16 @@ def _settings_tables(
     own = {}
     for key in [key for key, value in table.items() if isinstance(value, dict)]:
         _check_known(key, algorithms, "one of the algorithms", f"settings.{key}", "a table")
-        own[key] = _settings(f"settings.{key}", table[key], family)
+        own[key] = check_settings(f"settings.{key}", table[key], family)
     plain = {key: value for key, value in table.items() if key not in own}
-    return _settings("settings", plain, family), own
+    return check_settings("settings", plain, family), own
 
 
-def _settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
-    """Check that all keys are flags, and that all values can be a flag's."""
+def check_settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
+    """Check that all keys are flags, and that all values can be a flag's.
+
+    :raises SweepFileError: for the first that is not.
+    """
     flags = [
         flag.removeprefix("--")
         for action in parser_of(family)._actions
@@ -204,7 +207,9 @@ def _settings(where: str, table: dict[str, Any], family: str) -> dict[str, Any]:
         _check_known(key, flags, f"a flag of medqn train {family}", f"{where}.{written}", value)
         values = value if isinstance(value, list) else [value]
         if not values:
-            _bad(f"{where}.{written}", value, "is an axis without values; give some or leave it")
+            _bad(
+                f"{where}.{written}", value, "is an axis without values; give some, or leave it out"
+            )
         for one in values:
             if not isinstance(one, str | int | float):
                 _bad(f"{where}.{written}", one, "must be a number, a text, true or false")
@@ -228,7 +233,7 @@ def _variants(tables: Any, family: str, algorithms: tuple[str, ...]) -> tuple[Va
             Variant(
                 name=_name(f"{where}.name", table["name"], forbidden=""),
                 algorithms=_strings(f"{where}.algorithms", chosen, algorithms),
-                settings=_settings(where, settings, family),
+                settings=check_settings(where, settings, family),
             )
         )
     if not variants:
@@ -245,7 +250,7 @@ def _seeds(value: Any) -> Sequence[int]:
         return range(value)
     is_list = isinstance(value, list) and len(value) > 0
     if not is_list or not all(type(seed) is int and seed >= 0 for seed in value):
-        _bad("seeds", value, "must be how many, as 5, or a list of whole numbers, as [0, 7]")
+        _bad("seeds", value, "must be a number of seeds, e.g. 5, or a list of seeds, e.g. [0, 7]")
     if len(set(value)) < len(value):
         _bad("seeds", value, "has a seed twice; leave one out")
     return tuple(value)
@@ -255,7 +260,7 @@ def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tupl
     """A text, or a list of different texts."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
-        _bad(key, value, "must be a list of names, as ['a', 'b']")
+        _bad(key, value, "must be a list of names, e.g. ['a', 'b']")
     if twice := _repeated(values):
         _bad(key, value, f"has {twice[0]!r} twice; leave one out")
     for one in values if choices is not None else ():
@@ -265,7 +270,7 @@ def _strings(key: str, value: Any, choices: Sequence[str] | None = None) -> tupl
 
 def _name(key: str, value: Any, forbidden: str = "/\\\0") -> str:  # of a folder in this one
     if not isinstance(value, str) or not _file_name(value).strip(".") or set(value) & {*forbidden}:
-        _bad(key, value, "must be a name without / and \\, as 'small buffer'")
+        _bad(key, value, "must be a name without / and \\, e.g. 'small buffer'")
     return value
 
 

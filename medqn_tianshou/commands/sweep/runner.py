@@ -82,7 +82,7 @@ class Runner:
     ) -> None:
         """Run all that is left, then close the executor.
 
-        On KeyboardInterrupt the runs stop, with checkpoints.
+        On KeyboardInterrupt, and on errors, the runs stop, with checkpoints.
         """
         (self._folder / "output").mkdir(parents=True, exist_ok=True)
         waiting = deque(run for run in self.runs.values() if run.state != "finished")
@@ -120,6 +120,9 @@ class Runner:
                     on_finished(run)
                 else:
                     run.state = "stopped" if run.folder else "waiting"
+            raise
+        except Exception:
+            executor.stop()  # with checkpoints: closing it kills the runs
             raise
         finally:
             executor.close()
@@ -163,7 +166,7 @@ def _reason(ended: Ended, output: Path | None) -> str:
         return ended.problem
     if exit_code < 0:
         number = signal.Signals(-exit_code)
-        more = ", as when memory runs out" if number == signal.SIGKILL else ""
+        more = ", perhaps as memory ran out" if number == signal.SIGKILL else ""
         return f"killed by {number.name}{more}"
     try:
         text = output.read_text(errors="replace") if output else ""

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import TextIO, get_args
@@ -73,8 +74,9 @@ def progress(run: RunStatus) -> tuple[int, float | None]:
     if run.folder is None:
         return 0, None
     if run.state == "finished":
-        summary = json.loads((run.folder / "summary.json").read_text())
-        return summary["env_steps"], summary["final_return"]  # checked: it says that it finished
+        with suppress(OSError):  # its folder may be moved while other runs go on
+            summary = json.loads((run.folder / "summary.json").read_text())
+            return summary["env_steps"], summary["final_return"]  # checked: it has finished
     return _last_episode(run.folder / "episodes.csv")
 
 

@@ -136,7 +136,9 @@ The defaults for a game and an algorithm are those of the released code. Example
     ]
     scale_obs: Annotated[
         Literal[0, 1],
-        Flag("1: scale pixels to [0, 1], 0: leave 0 to 255, as the released code does", DQN),
+        Flag(
+            "1: scale pixels to [0, 1]; 0: leave them at 0 to 255, as the released code does", DQN
+        ),
     ]
 
     head: Head = field()

@@ -51,7 +51,7 @@ class EnvClockSettings(TrainingSettings):
     optimizer: Optimizer = field()
     init: Annotated[
         Initialization,
-        Flag("initialization of the network: torch's, or Kaiming of all or the last layer", DQN),
+        Flag("initialization of the network: torch's, or Kaiming for all layers or the last", DQN),
     ]
 
     @classmethod
@@ -63,7 +63,7 @@ class EnvClockSettings(TrainingSettings):
             raise ConfigError("task", task, f"is not a {cls.kind_of_task}; {hint}")
 
     def check(self) -> None:
-        """Check the values against each other."""
+        """Check the values against each other, and the widths of the layers, if it has any."""
         self.require(
             self.steps > self.warmup_steps,
             "steps",
@@ -81,6 +81,9 @@ class EnvClockSettings(TrainingSettings):
             "warmup_steps",
             f"does not fill a batch; use at least {self.batch_size}",
         )
+        widths = getattr(self, "hidden_sizes", ())
+        sound = len(widths) <= 16 and all(type(w) is int and 1 <= w <= 65_536 for w in widths)
+        self.require(sound, "hidden_sizes", "must be at most 16 whole numbers from 1 to 65,536")
 
     @property
     def total_env_steps(self) -> int:
@@ -158,10 +161,3 @@ code. Examples:
 
     task: Annotated[str, Flag(f"one of {', '.join(_TASKS)}", RUN, _TASKS[0])]
     hidden_sizes: tuple[int, ...]
-
-    def check(self) -> None:
-        """Check the values against each other, and the widths of the layers."""
-        super().check()
-        widths = self.hidden_sizes
-        sound = len(widths) <= 16 and all(type(w) is int and 1 <= w <= 65_536 for w in widths)
-        self.require(sound, "hidden_sizes", "must be at most 16 whole numbers from 1 to 65,536")

@@ -46,18 +46,14 @@ def resolve_settings(
     :param overrides: values given by hand, which win over those of the file.
     :raises ConfigError: if a value does not fit.
     """
-    family, overrides = settings_class.family, settings_class.expand(overrides or {})
+    family = settings_class.family
+    overrides = settings_class.expand(_checked(settings_class, overrides or {}))
     data, known = load_settings(family), algorithms(family)
     task = settings_class.canonical_task(task or settings_class.default_task, list(data["task"]))
     algo = settings_class.other_algorithm_names.get(algo or known[0], algo or known[0])
     if algo not in known:
         raise ConfigError("algo", algo, f"is unknown; choose from {', '.join(known)}")
     settings_class.check_task(task, list(data["task"]))
-    specs = field_specs(settings_class)
-    for name in overrides:
-        if name not in specs:
-            near = nearest(name, list(specs)) or "a field of " + settings_class.__name__
-            raise ConfigError(name, overrides[name], f"is not a setting; did you mean {near}?")
     of_task = data["task"].get(task, {})
     found: Settings = {}
     for table in (data["common"], data["algo"][algo], of_task.get("common"), of_task.get(algo)):
@@ -77,6 +73,19 @@ def resolve_settings(
         sources={name: setting.source for name, setting in found.items()},
         **{name: as_setting(setting.value) for name, setting in found.items()},
     )
+
+
+def _checked(
+    settings_class: type[TrainingSettings], overrides: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Check names and values given by hand, before others are derived from them."""
+    specs = field_specs(settings_class.shorthands) | field_specs(settings_class)
+    for name, value in overrides.items():
+        if name not in specs:
+            near = nearest(name, list(specs)) or "a field of " + settings_class.__name__
+            raise ConfigError(name, value, f"is not a setting; did you mean {near}?")
+        specs[name].check(as_setting(value))
+    return overrides
 
 
 def _check_consolidation(
