@@ -125,18 +125,19 @@ class MemoryMonitor:
         self._device = device
         self._buffer_nbytes = buffer_nbytes
         self._process = psutil.Process()
-        self._largest_rss = 0
+        self.peak_rss = 0
+        """Resident bytes at most so far; a resumed run sets what its earlier processes had."""
 
     def rss(self) -> int:
         """Resident bytes of this process now; the cheapest measurement."""
         rss = int(self._process.memory_info().rss)
-        self._largest_rss = max(self._largest_rss, rss)
+        self.peak_rss = max(self.peak_rss, rss)
         return rss
 
     def measure(self) -> MemoryUsage:
         """Measure everything."""
         rss = self.rss()
-        self._largest_rss = max(self._largest_rss, _high_water_mark())
+        self.peak_rss = max(self.peak_rss, _high_water_mark())
         cuda = peak_cuda = None
         if str(self._device).startswith("cuda"):
             import torch
@@ -145,7 +146,7 @@ class MemoryMonitor:
             peak_cuda = torch.cuda.max_memory_allocated(self._device)
         return MemoryUsage(
             rss=rss,
-            peak_rss=self._largest_rss,
+            peak_rss=self.peak_rss,
             children_rss=sum(map(_rss_or_zero, self._process.children(recursive=True))),
             buffer=self._buffer_nbytes(),
             cuda=cuda,

@@ -102,6 +102,7 @@ class RunLogger(Logger):
             **{name.lstrip("_"): getattr(self, name) for name in _SAVED},
             "train_seconds": self.train_seconds,
             "cpu_seconds": self._cpu_before + time.process_time(),
+            "peak_rss": self.monitor.peak_rss,
             "train_returns": list(self._train_returns),
             "probe": self._probe.state_dict(),
             "wandb": None if self._wandb is None else self._wandb.state_dict(),
@@ -115,6 +116,7 @@ class RunLogger(Logger):
             setattr(self, name, state[name.lstrip("_")])
         self._train_seconds = float(state["train_seconds"])
         self._cpu_before = float(state.get("cpu_seconds", 0.0))
+        self.monitor.peak_rss = max(self.monitor.peak_rss, int(state.get("peak_rss", 0)))
         self._train_returns.clear()
         self._train_returns.extend(map(float, state["train_returns"]))
         self._probe.load_state_dict(state["probe"])

@@ -264,11 +264,13 @@ def _logger(settings: TrainingSettings, collector: LeanCollector) -> Check:
             "probe": fields(probe, others=("next_sample",)),  # older checkpoints have none
             "wandb": optional(fields({"row": mapping(number()), "row_step": step})),
         },
-        others=("cpu_seconds",),  # older checkpoints have none
+        others=("cpu_seconds", "peak_rss"),  # older checkpoints have none
     )
 
     def check(value: Any) -> None:
         checks(value)
+        check_at("cpu_seconds", _SECONDS, value.get("cpu_seconds", 0.0))
+        check_at("peak_rss", whole(), value.get("peak_rss", 0))
         check_at("next_sample", whole(), value["probe"].get("next_sample", 0))
         states, greedy = value["probe"]["states"], value["probe"]["greedy"]
         require(greedy is None or (states is not None and len(states) == len(greedy)), greedy)

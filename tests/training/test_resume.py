@@ -5,7 +5,9 @@ import json
 import pytest
 from resume_runs import (
     ATARI,
+    FLAGS,
     LOWDIM,
+    OFTEN,
     SCRIPTS,
     assert_same_run,
     resume,
@@ -101,6 +103,14 @@ def test_environments_that_cannot_be_put_back_start_new_episodes(
     assert steps["train/epsilon"] == [0, 80, 160]
     for tag_steps in steps.values():
         assert tag_steps == sorted(tag_steps)
+
+
+def test_the_peak_of_memory_is_that_of_all_processes_of_a_run(tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setattr("medqn_tianshou.training.memory._high_water_mark", lambda: 10**12)
+        killed = train_and_kill("lowdim", tmp_path, monkeypatch, 200, *FLAGS, *OFTEN)
+    assert resume("lowdim", killed, capsys) > 100
+    assert json.loads((killed / "summary.json").read_text())["peak_rss_mb"] == 1e6
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path, monkeypatch, capsys):
