@@ -59,20 +59,20 @@ def draw_published(axis: Any, x: float, mark: Array, algorithm: str, label: str 
     axis.errorbar(x, median, yerr=ends, color=OWN_COLOURS[algorithm], label=label, **BAR)
 
 
-def draw_curves(axis: Any, runs: list[RecordedRun], mark: float) -> None:
+def draw_curves(axis: Any, runs: list[RecordedRun]) -> None:
     """Draw each run, and the published scores of the same algorithms and buffers."""
     for algorithm in ALGORITHMS:
         seeds = [run for run in runs if run.algorithm == algorithm]
         for run in seeds:
-            steps = [step for step, _ in run.evaluations if MARK_STEPS <= step <= mark]
+            steps = [step for step, _ in run.evaluations if step >= MARK_STEPS]
             scores = [score_at(run, step) for step in steps]
             label = f"{algorithm}: our runs" if run is seeds[0] else ""
             axis.plot(steps, scores, color=OWN_COLOURS[algorithm], linewidth=1.5, label=label)
-        for published in all_published_marks(runs[0].task, algorithm, 100_000):
-            if published[0] <= mark:
-                x = published[0] * APART[algorithm] ** 0.3
-                label = f"{algorithm}: published" if published[0] == mark else ""
-                draw_published(axis, x, published, algorithm, label)
+        last = max(run.env_steps for run in runs)
+        published = all_published_marks(runs[0].task, algorithm, 100_000)
+        for mark in published[published[:, 0] <= last]:
+            label = f"{algorithm}: published" if mark[0] == published[0, 0] else ""
+            draw_published(axis, mark[0] * APART[algorithm] ** 0.3, mark, algorithm, label)
     axis.legend(frameon=False, loc="upper left")
     axis.set(xlabel="environment steps", title="NameThisGame, 100,000 transitions", ylabel="score")
     axis.xaxis.set_major_formatter(
@@ -117,7 +117,7 @@ def main() -> None:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.8), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
-        draw_curves(axes[0], runs, mark)
+        draw_curves(axes[0], runs)
         draw_memory(axes[1], runs, mark)
         for axis in axes:
             axis.yaxis.set_major_formatter(WITH_SEPARATORS)
