@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -66,6 +67,16 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
         env_steps=520_000, peak_rss_mb=None, buffer_mb=None, train_seconds=None, started="", cpu="",
         episodes=ROOT, evaluations=evaluations,
     )  # fmt: skip
-    (line,) = page._beside_published([run])
-    assert line.startswith("MeDQN(R) at 500,000: 400; published 1,459 [")  # of 300, 400 and 500
+    shorter = replace(run, env_steps=320_000, evaluations=evaluations[:4])
+    dqn = replace(run, algorithm="DQN")
+    (line,) = page._beside_published([run, shorter])
+    assert line.startswith("MeDQN(R) at 500,000: 400 (1 run); published 1,459 [")  # 300, 400, 500
+    # At the last mark that a run of each algorithm reached; not at the end of the shortest run.
+    finals = page._final_returns([run, shorter, dqn])
+    assert {name: list(values) for name, values in finals.items()} == {
+        "MeDQN(R)": [400.0], "DQN": [400.0],
+    }  # fmt: skip
+    # One run each is no comparison.
+    finding = page._finding({"above": [["MeDQN(R)", "DQN"]]}, finals, complete=True)
+    assert finding == "**open**"
     assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps); planned: 3 seeds each"
