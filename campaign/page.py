@@ -56,7 +56,9 @@ These runs were repeated with the same seeds on another kind of CPU
 ([`campaign/repeated`](../../campaign/repeated)). Rounding differs, and so does every run after a
 while. The columns are final returns, means with 95% intervals; of runs that were stopped, the
 scores at the last published mark that both have reached. The table above has the first column
-alone.
+alone. NameThisGame with seed 0 was also begun on an AMD EPYC and stopped at about 502,000 steps,
+with 2,082 (MeDQN(R)) and 2,441 (DQN) at the mark of 500,000; the files of these two runs were not
+kept.
 
 | | runs | above | repeated |
 |---|---|---|---|
