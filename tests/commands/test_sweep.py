@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -22,6 +23,7 @@ from medqn_tianshou.files.extras import install_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra sweep")
+STEPS = 2900
 ENVIRONMENT = {
     **os.environ,
     "OMP_NUM_THREADS": "1",
@@ -71,20 +73,33 @@ def is_finished(folder):
     return path.exists() and json.loads(path.read_text())["status"] == "finished"
 
 
+def last_checkpoint(folder):
+    return max((int(path.stem) for path in folder.glob("checkpoints/*.checkpoint")), default=0)
+
+
 def catch(process, out, but=()):
     """Halt a run that has a checkpoint and is not at its end; return its folder and process."""
     while True:
         assert process.poll() is None, finish(process)
         for folder in set(folders(out)) - set(but):
-            if any(folder.glob("checkpoints/*.checkpoint")) and not is_finished(folder):
+            if 0 < last_checkpoint(folder) < STEPS:
                 try:
                     run = psutil.Process(int((folder / "run.lock").read_text()))
                     run.suspend()
                 except (ValueError, psutil.NoSuchProcess):
                     continue
-                if not is_finished(folder):
+                if last_checkpoint(folder) < STEPS:
                     return folder, run
                 run.resume()
+        time.sleep(0.02)
+
+
+def await_pending(run, number):
+    """Wait until a halted process has been sent this signal."""
+    while True:
+        text = Path(f"/proc/{run.pid}/status").read_text()
+        if int(re.search(r"ShdPnd:\s*(\w+)", text)[1], 16) >> (number - 1) & 1:
+            return
         time.sleep(0.02)
 
 
@@ -107,13 +122,15 @@ def resumed_at(out, run):
 
 @needs_ray
 def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
-    out, steps = tmp_path / "out", 2900
-    text = SHORT.replace('["dqn"]', '["dqn", "medqn-u"]').format(steps=steps, seeds=4)
+    out = tmp_path / "out"
+    text = SHORT.replace('["dqn"]', '["dqn", "medqn-u"]').format(steps=STEPS, seeds=4)
     process = start(write(tmp_path / "eight.toml", text), out)
     killed, run = catch(process, out)
     run.kill()  # as when memory runs out
     orphaned, run = catch(process, out, but=[killed])
-    run.parent().kill()  # Ray's worker: the run then ends by itself, with a checkpoint
+    worker = run.parent()
+    worker.kill()  # the run then ends by itself, with a checkpoint
+    worker.wait()
     run.resume()
     code, said = finish(process)
     assert code == 0, said
@@ -123,7 +140,7 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
     assert len(folders(out)) == 8
     for folder in folders(out):
         assert is_finished(folder)
-        assert_every_step_once(folder, steps)
+        assert_every_step_once(folder, STEPS)
     runs = status(out).values()
     assert {out / entry["folder"] for entry in runs} == set(folders(out))
     assert {entry["state"] for entry in runs} == {"finished"}
@@ -131,7 +148,7 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
     assert tried_again.keys() == {killed, orphaned}
     for entry in tried_again.values():
         assert entry["attempts"] == 2
-        assert 0 < resumed_at(out, entry) < steps
+        assert 0 < resumed_at(out, entry) < STEPS
     assert f"failed   {name_of(out, killed)}" not in said  # what is tried again has not failed
     assert f"waiting  {name_of(out, killed)}: killed by SIGKILL" in said
     assert f"waiting  {name_of(out, orphaned)}: lost by Ray" in said
@@ -139,12 +156,13 @@ def test_eight_runs_on_ray_survive_the_death_of_a_run_and_of_a_worker(tmp_path):
 
 @pytest.mark.parametrize("flags", [("--no-ray",), pytest.param((), marks=needs_ray)])
 def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(tmp_path, flags):
-    out, steps = tmp_path / "out", 2900
-    file = short_sweep(tmp_path, steps, 2)
+    out = tmp_path / "out"
+    file = short_sweep(tmp_path, STEPS, 2)
     process = start(file, out, "--jobs", "1", *flags)
     folder, run = catch(process, out)
-    run.resume()
     process.send_signal(signal.SIGINT)
+    await_pending(run, signal.SIGTERM)  # on a fast machine it would otherwise end before
+    run.resume()
     code, said = finish(process)
     assert code == 130
     assert "the same command resumes from the checkpoints" in said
@@ -161,7 +179,7 @@ def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(tmp_path, fl
         assert (first["attempts"], second["attempts"]) == (2, 1)
         assert resumed_at(out, first) == summary["env_steps"]
         for folder in folders(out):
-            assert_every_step_once(folder, steps)
+            assert_every_step_once(folder, STEPS)
 
 
 def test_a_failed_run_fails_the_sweep_and_finished_ones_are_skipped(tmp_path, capsys):
