@@ -82,8 +82,9 @@ class StateBounds:
             states = generator.integers(2, size=size, dtype=np.bool_)
             states &= self.high > self.low
             states |= self.low > 0
-        elif self.integer_valued:
-            states = generator.integers(self.low, self.high, size=size, endpoint=True)
+        elif self.integer_valued or self.dtype.kind in "iu":  # whatever their space declares
+            low, high = (bound.astype(np.int64, copy=False) for bound in (self.low, self.high))
+            states = generator.integers(low, high, size=size, endpoint=True)
         else:
             share = generator.random(size)
             # Not low + share * (high - low): that overflows for the widest ranges.

@@ -144,7 +144,7 @@ def check_memory() -> Check:
     found = f"{left} left of {format_bytes(limit.nbytes)} ({limit.source})"
     if limit.available < ENOUGH_MEMORY:
         cap = max(limit.available // MB, 1)
-        return Check("memory", "warning", found, f"medqn train lowdim --memory {cap}M")
+        return Check("memory", "warning", found, f"medqn doctor --memory {cap}M")
     return Check("memory", "ok", found)
 
 

@@ -141,6 +141,16 @@ def run_plans(
         )
 
 
+def remove_runs(plans: Sequence[RunPlan], unfinished: Path) -> None:
+    """Delete the folders of runs whose results are kept, and then ``unfinished`` if it is empty."""
+    for plan in plans:
+        if (folder := plan.folder()) is not None:
+            shutil.rmtree(folder)
+    # Of other lines or seeds, there may be runs to resume.
+    if not any(unfinished.rglob("config.json")):
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def reproduce(
     figure: Figure,
     lines: Sequence[Line],
@@ -171,12 +181,7 @@ def reproduce(
             start_executor=start_executor,
             on_finished=keep,
         )
-    for run in runs:
-        if (folder := run.plan.folder()) is not None:  # kept, but the command was killed then
-            shutil.rmtree(folder)
-    # Of other lines or seeds, there may be runs to resume.
-    if not any(unfinished.rglob("config.json")):
-        shutil.rmtree(unfinished, ignore_errors=True)
+    remove_runs([run.plan for run in runs], unfinished)
     files = {
         (line.label, line.cell): [run.json for run in runs if run.line is line] for line in lines
     }

@@ -9,7 +9,7 @@ from tianshou.data import Batch, ReplayBuffer
 from medqn_tianshou.replay.tianshou_buffers import predict_replay_nbytes
 from medqn_tianshou.training.errors import ConfigError
 from medqn_tianshou.training.memory import MB, format_bytes
-from medqn_tianshou.training.settings import Replay, TrainingSettings
+from medqn_tianshou.training.settings import REPLAY_FREE, Replay, TrainingSettings
 
 BUDGET_SHARE = 0.90
 """A run stays below this fraction of its budget; the rest is a reserve."""
@@ -102,11 +102,13 @@ def plan_memory(settings: TrainingSettings, space: Any, *, rss: int) -> MemoryPl
 
 
 def predict_buffer(settings: TrainingSettings, space: Any, replay: Replay | None = None) -> int:
-    """Predict the bytes of a full replay buffer.
+    """Predict the bytes of a full replay buffer; 0 for an algorithm that has none.
 
     :param space: the space of one observation.
     :param replay: its kind; None is that of the settings.
     """
+    if settings.algo in REPLAY_FREE:
+        return 0
     if (replay or settings.replay) == "raw":
         return _raw_nbytes(settings, space, settings.buffer_size)
     nbytes = settings.buffer_size * (_row_nbytes(space) + COMPACT_ROW_NBYTES)

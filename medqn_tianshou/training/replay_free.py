@@ -18,7 +18,7 @@ from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.algorithm.stats import NonFiniteLossError
 from medqn_tianshou.algorithm.stream_q import StreamQ
 from medqn_tianshou.envs.state import env_state, set_env_state
-from medqn_tianshou.files.schema import fields, items, list_of, mapping, number, whole
+from medqn_tianshou.files.schema import fields, items, list_of, mapping, number, optional, whole
 from medqn_tianshou.training.checkpoint import Checkpoints
 from medqn_tianshou.training.dashboard import LAYOUT
 from medqn_tianshou.training.loop import RunError
@@ -235,6 +235,7 @@ class ReplayFreeTraining:
             "obs": self._obs_E,
             "episodes": self._episodes,
             "returns": list(self._returns),
+            "loss": self._loss,
             "clocks": [self.env_step, self._next_row, self._next_log, *self._last],
             "seconds": [self._seconds, self._cpu_before + time.process_time()],
             "logs": self.run_folder.log_sizes(),
@@ -246,7 +247,7 @@ class ReplayFreeTraining:
 
         :return: False if the environments could not be restored and started new episodes.
         """
-        _CHECK(state)
+        _CHECK({"loss": None, **state})  # earlier versions did not save it
         if state["obs"].shape != self._obs_E.shape or len(state["envs"]) != len(self._envs):
             raise ValueError("the state is one of other environments")
         self.learner.load_state_dict(state["learner"])
@@ -258,6 +259,7 @@ class ReplayFreeTraining:
             self._episodes = [[float(total), int(length)] for total, length in state["episodes"]]
         self._returns.clear()  # of a checkpoint that turned out not to fit
         self._returns.extend(state["returns"])
+        self._loss = state.get("loss")
         self.env_step, self._next_row, self._next_log, *last = state["clocks"]
         self._last = (int(last[0]), float(last[1]))
         self._seconds, self._cpu_before = map(float, state["seconds"])
@@ -274,6 +276,7 @@ _CHECK = fields(
     {
         "episodes": list_of(items(number(), number(0))),
         "returns": list_of(number()),
+        "loss": optional(number()),
         "clocks": items(whole(), whole(), whole(), whole(), number(0)),
         "seconds": items(number(0), number(0)),
         "logs": mapping(whole()),

@@ -171,6 +171,17 @@ def test_a_float_box_is_continuous_even_when_whole_numbers_were_seen():
     assert len(np.unique(sampler.sample(100, None))) == 200
 
 
+def test_whole_numbers_in_a_float_box_include_both_bounds():
+    sampler = UniformStateSampler(observation_space=PLANE, seed=0)
+    sampler.observe(np.array([[-1, 3], [1, 3]], np.int64))
+    states = sampler.sample(300, None)
+    assert states.dtype == np.int64
+    counts = np.unique(states[:, 0], return_counts=True)
+    assert counts[0].tolist() == [-1, 0, 1]
+    assert min(counts[1]) > 60
+    assert set(states[:, 1].tolist()) == {3}
+
+
 def test_drawing_before_anything_was_observed_is_a_clear_error():
     sampler = UniformStateSampler(observation_space=PLANE)
     with pytest.raises(ValueError, match=r"no state was observed.*observe_step.*Collector"):

@@ -125,6 +125,8 @@ def test_compact_buffers_are_predicted_above_what_was_measured_and_below_raw(tmp
     assert battle_zone * 1e5 < predicted("atari", *atari) < 7056e5 / 10
     assert predicted("atari", *atari, "--replay", "raw") > 7056e5
     assert predicted("atari", *atari, "--memory-cap", "5M") == 5e6
+    for algo in ("pqn", "stream-q"):
+        assert predicted("minatar", "--algo", algo) == 0
 
 
 def test_threads_are_cpus(tmp_path):

@@ -19,6 +19,7 @@ from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.families import FAMILIES
 from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.files.parameters import parameter_bytes, read_parameters
+from medqn_tianshou.training.memory import MemoryLimit
 
 RUNS = {
     "lowdim": ("Catcher", "dqn"),
@@ -249,6 +250,8 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
     monkeypatch.setattr(doctor, "find_spec", lambda name: True if name == "minatar" else None)
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
     monkeypatch.setattr(doctor, "ENOUGH_SHARED_MEMORY", 2**60)
+    little = MemoryLimit(nbytes=10**9, available=200_000_000, source="host")
+    monkeypatch.setattr(doctor, "memory_limit", lambda: little)
     monkeypatch.setattr(doctor.metadata, "version", lambda _: "0.1")
     assert command.main(["doctor", "--logdir", str(tmp_path / "file/log")]) == 1
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -259,6 +262,7 @@ def test_the_doctor_names_what_is_wrong_and_how_to_fix_it(tmp_path, capsys, monk
         ),
         ("warning Atari ROMs none", install_command("atari")),
         ("warning EnvPool not installed", install_command("atari")),
+        ("warning memory 200.0 MB left", "medqn doctor --memory 200M"),
         ("warning shared memory", "docker run --shm-size 1g"),
         ("problem log folder", "--logdir FOLDER"),
         ("problem tianshou 0.1", "pip install 'tianshou<3,>=1.2'"),

@@ -15,6 +15,9 @@ pytestmark = pytest.mark.slow
 
 def test_counts_in_the_table_are_those_of_the_file(tmp_path, capsys):
     typed = ["--budget", "1300", "--out", str(tmp_path)]
+    other = tmp_path / "unfinished/runs/MountainCar-v0/dqn/1/20260101-120000/config.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
     assert forgetting.main(typed, "medqn reproduce fig2") == 0
     with (tmp_path / "changes.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -29,7 +32,7 @@ def test_counts_in_the_table_are_those_of_the_file(tmp_path, capsys):
         (count,) = re.findall(rf"^\| {re.escape(label)} \| (\d+) \| 1 \|", printed, re.MULTILINE)
         assert int(count) == len(actions) - 1
     assert (tmp_path / "fig2.png").stat().st_size > 10_000
-    assert not (tmp_path / "unfinished").exists()
+    assert list(tmp_path.rglob("config.json")) == [other]  # of another seed, to resume
     page = (tmp_path / "README.md").read_text()
     assert f"Command: `medqn reproduce fig2 --budget 1300 --out {tmp_path}`." in page
     with pytest.raises(SystemExit):

@@ -130,24 +130,27 @@ def test_a_second_checkpoint_replaces_the_state_of_one_that_did_not_fit(tmp_path
         GYM.settings(algo="stream-q", steps=2_000), RunOptions(logdir=tmp_path)
     )
     training._returns.extend([1.0, 2.0])
+    training._loss = 3.0
     write_checkpoint(tmp_path / "state", training.state_dict())
+    training._loss = 4.0
     for _ in range(2):
         training.load_state_dict(read_checkpoint(tmp_path / "state")[0])
-    assert list(training._returns) == [1.0, 2.0]
+    assert (list(training._returns), training._loss) == ([1.0, 2.0], 3.0)
     training.abandon()
 
 
 @pytest.mark.parametrize(
-    ("options", "error"),
+    ("algo", "options", "error"),
     [
-        ({"buffer_size": 100}, "buffer_size=100 has no effect with --algo pqn"),
-        ({"eval_every": 100}, "has no effect with --algo pqn"),
-        ({"sampling": "reservoir"}, "has no effect with --algo pqn"),
+        ("pqn", {"buffer_size": 100}, "buffer_size=100 has no effect with --algo pqn"),
+        ("pqn", {"eval_every": 100}, "has no effect with --algo pqn"),
+        ("pqn", {"sampling": "reservoir"}, "has no effect with --algo pqn"),
+        ("stream-q", {"max_grad_norm": 1.0}, "max_grad_norm=1.0 has no effect with --algo strea"),
     ],
 )
-def test_settings_without_a_meaning_are_refused(options, error):
+def test_settings_without_a_meaning_are_refused(algo, options, error):
     with pytest.raises(ConfigError, match=error):
-        MINATAR.settings(algo="pqn", **options)
+        MINATAR.settings(algo=algo, **options)
 
 
 def test_options_without_a_meaning_are_refused(tmp_path):

@@ -6,7 +6,6 @@ Each algorithm is trained as by `medqn train lowdim`, with the paper's settings.
 """
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import Popen
@@ -25,6 +24,7 @@ from medqn_tianshou.commands.report.style import OWN_COLOURS, STYLE
 from medqn_tianshou.commands.report.tables import table, write_csv
 from medqn_tianshou.commands.reproduce import (
     add_figure_arguments,
+    remove_runs,
     run_command,
     run_plans,
     with_length,
@@ -82,7 +82,7 @@ def write_figure(sweep: Sweep, out: Path, *, jobs: int, command: str) -> None:
     draw(out / "fig2.png", changes, plans[0].env_steps)
     config = json.loads((plans[0].finished_folder() or out).joinpath("config.json").read_text())
     (out / "README.md").write_text(page_text(changes, command, describe_machine(config)))
-    shutil.rmtree(unfinished)
+    remove_runs(plans, unfinished)
 
 
 def draw(path: Path, changes: Mapping[str, Sequence[Changes]], env_steps: int) -> None:

@@ -14,10 +14,11 @@ from medqn_tianshou.training.settings import REPLAY_FREE, Setting, Settings, Tra
 S = TypeVar("S", bound=TrainingSettings)
 
 
-_OF_REPLAY_FREE = {
-    "steps", "lr", "gamma", "max_grad_norm", "max_episode_steps", "return_window", "eps_train",
-    "eps_train_final", "eps_decay_steps", "threads", "hidden_sizes", "seaquest_oxygen",
+_WITHOUT_REPLAY = {
+    "steps", "lr", "gamma", "max_episode_steps", "return_window", "eps_train", "eps_train_final",
+    "eps_decay_steps", "threads", "hidden_sizes", "seaquest_oxygen",
 }  # fmt: skip
+_OF_REPLAY_FREE = {"pqn": {*_WITHOUT_REPLAY, "max_grad_norm"}, "stream-q": _WITHOUT_REPLAY}
 """The settings that algorithms without replay follow."""
 
 
@@ -63,7 +64,7 @@ def resolve_settings(
     found = {name: Setting(value, "derived") for name, value in derived.items()} | found
     _check_consolidation(settings_class, algo, overrides)
     if algo in REPLAY_FREE:
-        for name in sorted(overrides.keys() - _OF_REPLAY_FREE):
+        for name in sorted(overrides.keys() - _OF_REPLAY_FREE[algo]):
             remedy = f"has no effect with --algo {algo}; leave it out"
             raise ConfigError(name, overrides[name], remedy)
     return settings_class(
