@@ -20,11 +20,16 @@ from medqn_tianshou.commands.report.command import main as report
 from medqn_tianshou.commands.report.published import published_marks, score_at
 from medqn_tianshou.commands.report.runs import RecordedRun, find_runs, read_runs
 from medqn_tianshou.commands.report.statistics import Estimate, improvement, mean_interval
+from medqn_tianshou.commands.reproduce import lines_of
+from medqn_tianshou.commands.sweep.file import read_sweep
+from medqn_tianshou.experiments.figures import load_figures
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs/results"
 RESAMPLES, SEED = 2000, 0
 ORDER = ("MeDQN(U)", "MeDQN(R)", "DQN", "DQN(S)")
+Lines = dict[str, list[RecordedRun]]
+"""Runs by what they compare: an algorithm, or a variant of it."""
 HEAD = """\
 # Results
 
@@ -113,28 +118,54 @@ def _runs_of(study: str) -> list[RecordedRun]:
 
 
 def _row(claim: Any, studies: Any, runs: dict[str, list[RecordedRun]]) -> list[str]:
-    study = claim.get("study")
-    if study is None:
-        link = f"[page]({claim['page']}/README.md)"
-        return [claim["figure"], claim["paper"], claim["finding"], "", "", link]
-    task = claim.get("task")
-    of_claim = [run for run in runs.get(study, []) if task is None or _key(run.task) == _key(task)]
+    figure, paper = claim["figure"], claim["paper"]
+    if "finding" in claim:
+        return [figure, paper, claim["finding"], "", "", f"[page]({claim['page']}/README.md)"]
+    if "reproduce" in claim:
+        planned, page = int(claim["seeds"]), claim["reproduce"]
+        lines, line_count = _lines_of_figure(page)
+    else:
+        study, page = studies[claim["study"]], claim["study"]
+        planned = int(study["seeds"])
+        lines = _lines_of_study(page, runs[page], claim["task"])
+        line_count = len(study["algorithms"]) * len(study.get("variant", [None]))
+    of_claim = [run for line in lines.values() for run in line]
     if not of_claim:
-        return [claim["figure"], claim["paper"], "open: no finished runs", "", "0", ""]
-    finals = _final_returns(of_claim)
-    planned = int(studies[study]["seeds"])
-    counts = [len(values) for values in finals.values()]
-    complete = min(counts) == planned and len(finals) == len(studies[study]["algorithms"])
+        return [figure, paper, "open: no finished runs", "", "0", ""]
+    finals = _final_returns(lines)
+    complete = [len(values) for values in finals.values()] == [planned] * line_count
     complete = complete and all(run.status == "finished" for run in of_claim)
     returns = [f"{name} {_mean(values)}" for name, values in finals.items()]
     return [
-        claim["figure"],
-        claim["paper"],
+        figure,
+        paper,
         _finding(claim, finals, complete=complete),
-        "<br>".join([*returns, *_beside_published(of_claim)]),
+        "<br>".join([*returns, *_beside_published(lines)]),
         f"{planned} seeds each" if complete else _so_far(of_claim, planned),
-        f"[page]({study}/README.md)",
+        f"[page]({page}/README.md)",
     ]
+
+
+def _lines_of_study(study: str, runs: Sequence[RecordedRun], task: str) -> Lines:
+    """Sort the runs of a task by algorithm and variant; a variant has a folder of its own."""
+    lines: Lines = {}
+    for run in sorted(runs, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
+        if _key(run.task) == _key(task):
+            variants = Path(run.name).relative_to(HERE / "results" / study).parts[:-3]
+            label = " ".join([run.algorithm, *variants]).replace("-", " ")
+            lines.setdefault(label, []).append(run)
+    return lines
+
+
+def _lines_of_figure(name: str) -> tuple[Lines, int]:
+    """Read the runs of `medqn reproduce` by line, and count the lines of the figure."""
+    planned = lines_of(read_sweep(load_figures()[name].path))
+    lines: Lines = {}
+    for line in planned:
+        files = sorted((DOCS / name / "raw").glob(f"{line.slug}_seed*.json"))
+        if files:
+            lines[line.label] = sorted(read_runs(files)[0], key=lambda run: run.seed)
+    return lines, len(planned)
 
 
 def _so_far(runs: Sequence[RecordedRun], planned: int) -> str:
@@ -143,18 +174,16 @@ def _so_far(runs: Sequence[RecordedRun], planned: int) -> str:
     return f"{len(runs)} so far{stopped}; planned: {planned} seeds each"
 
 
-def _final_returns(runs: Sequence[RecordedRun]) -> dict[str, NDArray[Any]]:
-    """Return the final returns of each algorithm; on Atari, the scores at a published mark.
+def _final_returns(lines: Lines) -> dict[str, NDArray[Any]]:
+    """Return the final returns of each line; on Atari, the scores at a published mark.
 
-    The mark is the last one that a run of each algorithm has reached.
+    The mark is the last one that a run of each line has reached.
     """
-    finals: dict[str, list[float]] = {}
-    end = _last_mark(runs) or min(run.env_steps for run in runs)
-    for run in sorted(runs, key=lambda run: (ORDER.index(run.algorithm), run.seed)):
-        of_algorithm = finals.setdefault(run.algorithm, [])
-        if run.env_steps >= end:
-            of_algorithm.append(_return_at(run, end))
-    return {name: np.array(values) for name, values in finals.items()}
+    end = _last_mark(lines) or min(run.env_steps for runs in lines.values() for run in runs)
+    return {
+        name: np.array([_return_at(run, end) for run in runs if run.env_steps >= end])
+        for name, runs in lines.items()
+    }
 
 
 def _return_at(run: RecordedRun, end: float) -> float:
@@ -166,28 +195,26 @@ def _return_at(run: RecordedRun, end: float) -> float:
     return float(run.curve("train", None).until(int(end)).value[-1])
 
 
-def _last_mark(runs: Sequence[RecordedRun]) -> float:
-    """Return the last published mark that a run of each algorithm has reached; 0 without one."""
-    last: dict[str, float] = {}
-    for run in runs:
-        steps = [0.0, *published_marks(run)[:, 0]]
-        last[run.algorithm] = max(last.get(run.algorithm, 0.0), *steps)
-    return min(last.values())
+def _last_mark(lines: Lines) -> float:
+    """Return the last published mark that a run of each line has reached; 0 without one."""
+    return min(
+        max(float(max(published_marks(run)[:, 0], default=0.0)) for run in runs)
+        for runs in lines.values()
+    )
 
 
-def _beside_published(runs: Sequence[RecordedRun]) -> list[str]:
+def _beside_published(lines: Lines) -> list[str]:
     """Compare the scores with each published mark that a run has reached."""
-    lines = []
-    for algorithm in sorted({run.algorithm for run in runs}, key=ORDER.index):
-        seeds = [run for run in runs if run.algorithm == algorithm]
-        for mark, *published in max(map(published_marks, seeds), key=len):
-            scores = [score_at(run, mark) for run in seeds if run.env_steps >= mark]
+    texts = []
+    for name, runs in lines.items():
+        for mark, *published in max(map(published_marks, runs), key=len):
+            scores = [score_at(run, mark) for run in runs if run.env_steps >= mark]
             median, low, high = (f"{value:,.0f}" for value in published)
-            lines.append(
-                f"{algorithm} at {mark:,.0f}: {np.median(scores):,.0f} "
+            texts.append(
+                f"{name} at {mark:,.0f}: {np.median(scores):,.0f} "
                 f"({len(scores)} run{'s' * (len(scores) > 1)}); published {median} [{low}, {high}]"
             )
-    return lines
+    return texts
 
 
 def _key(task: str) -> str:

@@ -69,10 +69,10 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
     )  # fmt: skip
     shorter = replace(run, env_steps=320_000, evaluations=evaluations[:4])
     dqn = replace(run, algorithm="DQN")
-    (line,) = page._beside_published([run, shorter])
+    (line,) = page._beside_published({"MeDQN(R)": [run, shorter]})
     assert line.startswith("MeDQN(R) at 500,000: 400 (1 run); published 1,459 [")  # 300, 400, 500
     # At the last mark that a run of each algorithm reached; not at the end of the shortest run.
-    finals = page._final_returns([run, shorter, dqn])
+    finals = page._final_returns({"MeDQN(R)": [run, shorter], "DQN": [dqn]})
     assert {name: list(values) for name, values in finals.items()} == {
         "MeDQN(R)": [400.0], "DQN": [400.0],
     }  # fmt: skip
@@ -80,3 +80,35 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
     finding = page._finding({"above": [["MeDQN(R)", "DQN"]]}, finals, complete=True)
     assert finding == "**open**"
     assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps); planned: 3 seeds each"
+
+
+def test_the_lines_of_a_claim_are_algorithms_and_variants_or_those_of_a_figure(
+    tmp_path, monkeypatch
+):
+    page = load_script("campaign/page.py")
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    monkeypatch.setattr(page, "DOCS", tmp_path)
+
+    def run(folder, algorithm, seed, task="MinAtar/Seaquest-v1"):
+        name = str(tmp_path / "results/D" / folder / "seaquest/x" / str(seed))
+        return SimpleNamespace(name=name, algorithm=algorithm, seed=seed, task=task)
+
+    runs = [run("without", "MeDQN(R)", 1), run("without", "MeDQN(R)", 0)]
+    runs += [run("with-it", "MeDQN(R)", 0), run("", "DQN", 0), run("", "DQN", 1, "MinAtar/Asterix")]
+    lines = page._lines_of_study("D", runs, "minatar/seaquest")
+    assert {name: [run.seed for run in of_line] for name, of_line in lines.items()} == {
+        "MeDQN(R) without": [0, 1], "MeDQN(R) with it": [0], "DQN": [0],
+    }  # fmt: skip
+
+    names = ["lambda_8_seed0", "lambda_8_seed1", "lambda_0.01_seed0", "lambda_0.01_to_4_seed0"]
+    (tmp_path / "fig3a/raw").mkdir(parents=True)
+    for name in names:
+        (tmp_path / f"fig3a/raw/{name}.json").touch()
+    monkeypatch.setattr(
+        page, "read_runs", lambda files: ([SimpleNamespace(seed=f) for f in files],)
+    )
+    lines, planned = page._lines_of_figure("fig3a")
+    found = {name: [run.seed.stem for run in of_line] for name, of_line in lines.items()}
+    assert (planned, found) == (6, {
+        "lambda 0.01": names[2:3], "lambda 8": names[:2], "lambda 0.01 to 4": names[3:],
+    })  # fmt: skip
