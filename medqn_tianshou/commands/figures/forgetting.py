@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
+from numpy.typing import NDArray
 
 from medqn_tianshou.commands.figures import watched
 from medqn_tianshou.commands.parsing import Parser, number
@@ -38,6 +39,8 @@ from medqn_tianshou.experiments.forgetting import STATE, Changes, read_changes
 
 FILE = FOLDER / "fig2.toml"
 RETRIES = 2
+CHECK_EVERY_ENV_STEPS = 8
+"""DQN's C_current, the largest. An algorithm that updates more often could change more often."""
 AllChanges = dict[str, list[Changes]]
 """The changes of each seed's run, by algorithm."""
 
@@ -79,10 +82,15 @@ def write_figure(sweep: Sweep, out: Path, *, jobs: int, command: str) -> None:
             for env_step, action in of_run
         ],
     )
-    draw(out / "fig2.png", changes, plans[0].env_steps)
     config = json.loads((plans[0].finished_folder() or out).joinpath("config.json").read_text())
-    (out / "README.md").write_text(page_text(changes, command, describe_machine(config)))
+    write_page(out, changes, plans[0].env_steps, command, describe_machine(config))
     remove_runs(plans, unfinished)
+
+
+def write_page(out: Path, changes: AllChanges, env_steps: int, command: str, machine: str) -> None:
+    """Draw the greedy actions of the first runs, and tabulate those of all runs."""
+    draw(out / "fig2.png", changes, env_steps)
+    (out / "README.md").write_text(page_text(changes, env_steps, command, machine))
 
 
 def draw(path: Path, changes: Mapping[str, Sequence[Changes]], env_steps: int) -> None:
@@ -96,25 +104,55 @@ def draw(path: Path, changes: Mapping[str, Sequence[Changes]], env_steps: int) -
             label = PAPER_NAMES[algo]
             axis.step(steps, actions, where="post", linewidth=0.8, color=OWN_COLOURS[label])
             axis.set(ylim=(-0.3, 2.3), yticks=[0, 1, 2], ylabel="greedy action")
-            axis.set_title(f"{label}: {len(points) - 1:,} changes", loc="left")
+            count = count_changes(checked(points, env_steps))
+            axis.set_title(f"{label}: {count:,} changes", loc="left")
         axes[-1].set_xlabel("environment steps")
         axes[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         figure.savefig(path, dpi=120)
 
 
-def page_text(changes: AllChanges, command: str, machine: str) -> str:
+def checked(changes: Changes, env_steps: int) -> NDArray[np.int_]:
+    """Return the greedy action at evenly spaced steps, as many for each algorithm."""
+    at, actions = np.array(changes).T
+    steps = np.arange(at[0], env_steps, CHECK_EVERY_ENV_STEPS)
+    return np.asarray(actions[np.searchsorted(at, steps, side="right") - 1])
+
+
+def count_changes(actions: NDArray[np.int_]) -> int:
+    """Count how often an action differs from the one before."""
+    return int(np.count_nonzero(np.diff(actions)))
+
+
+def page_text(changes: AllChanges, env_steps: int, command: str, machine: str) -> str:
     """Write the page."""
-    counts = {algo: np.array([len(run) - 1.0 for run in runs]) for algo, runs in changes.items()}
-    header = ["", "changes of the greedy action: mean ± standard error", "runs"]
-    rows = [[PAPER_NAMES[a], format_mean(n, 0), str(len(n))] for a, n in counts.items()]
+    rows = []
+    for algo, of_algo in changes.items():
+        runs = [checked(run, env_steps) for run in of_algo]
+        # A run's share of each action in its second half.
+        shares = np.array([np.bincount(a[len(a) // 2 :], minlength=3) for a in runs], float)
+        shares = 100 * shares / shares.sum(axis=1, keepdims=True)
+        counts = np.array([count_changes(actions) for actions in runs], float)
+        means = [format_mean(counts, 0), format_mean(shares.max(axis=1), 1)]
+        row = [
+            PAPER_NAMES[algo],
+            *means,
+            *(f"{s:.1f}" for s in shares.mean(axis=0)),
+            str(len(runs)),
+        ]
+        rows.append(row)
+    header = ["", "changes", "share of the most frequent action, %"]
+    header += [*(f"action {action}, %" for action in range(3)), "runs"]
     listing = "\n".join(table(header, rows))
     return f"""# {read_figure(FILE).title}
 
 The figure shows the greedy action at the state {STATE[0].tolist()}, logged after every
-update. If a method forgets, its greedy action keeps changing. According to the paper, action 1 is
-optimal in this state.
+update. If a method forgets, its greedy action keeps changing. According to the paper, the optimal
+action is 1; action 2 pushes to the right.
 
 {listing}
+Changes are counted every {CHECK_EVERY_ENV_STEPS} environment steps, DQN's C_current: the other algorithms update at every
+step. Shares are those of the second half of a run. Means ± standard errors over runs.
+
 ![Greedy action over training, seed 0](fig2.png)
 
 Command: `{command}`. Every change of every run is in `changes.csv`.
