@@ -168,6 +168,7 @@ def test_our_shares_of_pairs_are_rliables():
 
     random = np.random.default_rng(0)
     first, second = random.integers(0, 6, (7, 3)) / 2, random.integers(0, 6, (5, 3)) / 2
+    assert improvement([np.array([1.0, 2.0])], [np.array([0.0])], 100, 0).low is None
     ours = improvement(list(first.T), list(second.T), 100, 0)
     assert ours.value == pytest.approx(metrics.probability_of_improvement(first, second))
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -77,8 +78,9 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
         "MeDQN(R)": [400.0], "DQN": [400.0],
     }  # fmt: skip
     # One run each is no comparison.
-    finding = page._finding({"above": [["MeDQN(R)", "DQN"]]}, finals, complete=True)
-    assert finding == "**open**"
+    claim = {"figure": "6", "above": [["MeDQN(R)", "DQN"]], "length": "1 of 5", "caveat": "A game."}
+    finding = page._finding(claim, finals, complete=True)
+    assert finding == "**open** at 1 of 5 steps<br>A game."
     assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps); planned: 3 seeds each"
 
 
@@ -112,3 +114,31 @@ def test_the_lines_of_a_claim_are_algorithms_and_variants_or_those_of_a_figure(
     assert (planned, found) == (6, {
         "lambda 0.01": names[2:3], "lambda 8": names[:2], "lambda 0.01 to 4": names[3:],
     })  # fmt: skip
+
+
+def test_verdicts_on_a_claim():
+    page = load_script("campaign/page.py")
+    claim = {"figure": "5", "not_below": [["A", "B"]], "above": [["A", "C"]]}
+
+    def finding(a, b, c, complete=True):
+        finals = {"A": np.array(a), "B": np.array(b), "C": np.array(c)}
+        return page._finding(claim, finals, complete=complete).split("<br>")
+
+    low, high = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
+    assert finding(high, low, low) == [
+        "**agrees**",
+        "A ≥ B: agrees, P = 1.00",
+        "A > C: agrees, P = 1.00",
+    ]
+    assert finding(high, low, low, complete=False)[0] == "**open**"
+    assert finding(high, [1, 2, 4.5], low)[:2] == ["**open**", "A ≥ B: open, P = 0.89"]
+    assert finding(low, high, high)[0] == "**disagrees**"
+    assert finding(high, [7.0, 8.0, 9.0], low)[0] == "**disagrees in part**"
+
+    many = list(np.arange(20.0))
+    one, other = finding(many, many, many)[1:]
+    assert re.fullmatch(r"A ≥ B: agrees, P = 0.50 \[0.3\d, 0.6\d\]", one)
+    assert re.fullmatch(r"A > C: open, P = 0.50 \[0.3\d, 0.6\d\]", other)
+    finals = np.array(low)
+    with pytest.raises(RuntimeError, match="5: A or D is no line"):
+        page._finding({**claim, "above": [["A", "D"]]}, {"A": finals, "B": finals}, complete=True)

@@ -150,8 +150,9 @@ update. If a method forgets, its greedy action keeps changing. According to the 
 action is 1; action 2 pushes to the right.
 
 {listing}
-Changes are counted every {CHECK_EVERY_ENV_STEPS} environment steps, DQN's C_current: the other algorithms update at every
-step. Shares are those of the second half of a run. Means ± standard errors over runs.
+Changes are counted every {CHECK_EVERY_ENV_STEPS} environment steps, DQN's C_current: the other
+algorithms update at every step. Shares are those of the second half of a run. Means ± standard
+errors over runs.
 
 ![Greedy action over training, seed 0](fig2.png)
 

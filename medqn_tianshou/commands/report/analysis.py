@@ -13,12 +13,11 @@ from medqn_tianshou.commands.report.curves import (
     Array,
     Curve,
     final_returns,
-    last_means,
     smooth,
 )
 from medqn_tianshou.commands.report.groups import Groups, labels_of
 from medqn_tianshou.commands.report.protocol import Protocol, describe_task
-from medqn_tianshou.commands.report.published import EVALUATIONS
+from medqn_tianshou.commands.report.published import MARK_STEPS, score_curve
 from medqn_tianshou.commands.report.runs import LeftOut, Metric, RecordedRun, UnusableRunError
 from medqn_tianshou.commands.report.statistics import (
     Estimate,
@@ -170,10 +169,10 @@ class Analysis:
             texts.append(f"Lines: mean over runs, {smoothing}. Shaded: its 95% bootstrap interval.")
         if any(map(self.is_atari, self.tasks)):
             texts.append(
-                f"Lines{' (Atari)' * bool(texts)}: moving mean of {EVALUATIONS} evaluations, then "
-                "median over runs. Shaded: lowest to highest run. Open marks: published, where "
-                "there are any for game, algorithm and buffer size (mean of the evaluations of "
-                "the 250,000 steps before, then median of 5 seeds; bars: lowest to highest)."
+                f"Lines{' (Atari)' * bool(texts)}: mean of the evaluations of the "
+                f"{MARK_STEPS:,} steps before, then median over runs. Shaded: lowest to highest "
+                "run. Open marks: published, where there are any for game, algorithm and buffer "
+                "size (the same mean, then median of 5 seeds; bars: lowest to highest)."
             )
         return " ".join(texts)
 
@@ -185,9 +184,8 @@ class Analysis:
         first = np.searchsorted(grid, min(curve.env_step[0] for curve in curves))
         grid = grid[min(first, GRID_POINTS - 2) :]  # the first return may come at the very end
         if self.is_atari(task):
-            evaluations = [np.array(run.evaluations).T for run in self.groups[task, label]]
             values = np.stack(
-                [np.interp(grid, s, last_means(v, EVALUATIONS)) for s, v in evaluations]
+                [np.interp(grid, *score_curve(run)) for run in self.groups[task, label]]
             )
             ends = (values.min(axis=0), values.max(axis=0)) if len(values) > 1 else ()
             return Line(grid, np.median(values, axis=0), *ends)

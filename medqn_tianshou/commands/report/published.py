@@ -11,10 +11,8 @@ from medqn_tianshou.commands.report.runs import RecordedRun
 
 FILE = Path(__file__).parents[3] / "docs/data/atari_published.csv"
 """Part of the repository, not of the installed package."""
-EVALUATIONS = 20
-"""Evaluations in the moving mean of the published plots."""
 MARK_STEPS = 250_000
-"""Environment steps before a mark whose evaluations it averages."""
+"""Environment steps before a mark whose evaluations it averages, as the published plots do."""
 
 
 @cache
@@ -51,3 +49,9 @@ def score_at(run: RecordedRun, mark: float) -> float:
     """Return the score of a run at a mark, as the published ones: a mean of evaluations."""
     scores = [score for step, score in run.evaluations if mark - MARK_STEPS < step <= mark]
     return float(np.mean(scores))
+
+
+def score_curve(run: RecordedRun) -> tuple[Array, Array]:
+    """Return the steps of a run's evaluations, and the score at each."""
+    steps = np.array([step for step, _ in run.evaluations])
+    return steps, np.array([score_at(run, step) for step in steps])

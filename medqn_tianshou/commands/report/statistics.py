@@ -19,7 +19,7 @@ AGGREGATES = ("IQM", "mean", "median", "optimality gap")
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its confidence interval, which a single run does not have."""
+    """A value and its confidence interval; None where a sample of a single run has none."""
 
     value: float
     low: float | None = None
@@ -123,7 +123,7 @@ def _estimate(
     from rliable import library
 
     columns = [sample[:, None] for sample in samples]
-    if all(len(sample) == 1 for sample in samples):
+    if any(len(sample) == 1 for sample in samples):  # resampling it would change nothing
         return [Estimate(float(value)) for value in measure(*columns)]
     before = np.random.get_state()
     np.random.seed(seed % 2**32)  # rliable samples from numpy's global generator
