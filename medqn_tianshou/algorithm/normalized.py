@@ -12,6 +12,10 @@ from torch import nn
 from medqn_tianshou.algorithm.networks import Observations
 
 Array = NDArray[Any]
+FLAX_EPSILON = 1e-6
+"""Of layer normalization; torch's is 1e-5."""
+DEVIATION_OF_CUT_NORMAL = 0.87962566
+"""The standard deviation of a standard normal distribution that is cut off at -2 and 2."""
 
 
 class Moments(nn.Module):
@@ -23,9 +27,9 @@ class Moments(nn.Module):
 
     def __init__(self, shape: Sequence[int]) -> None:
         super().__init__()
-        self.register_buffer("count", torch.zeros(()))
-        self.register_buffer("mean", torch.zeros(tuple(shape)))
-        self.register_buffer("squares", torch.zeros(tuple(shape)))
+        # In float32, a million small steps would add up to wrong moments.
+        for name, of_shape in (("count", ()), ("mean", shape), ("squares", shape)):
+            self.register_buffer(name, torch.zeros(tuple(of_shape), dtype=torch.float64))
 
     def update(self, value: torch.Tensor) -> None:
         """Count one more value."""
@@ -40,13 +44,22 @@ class Moments(nn.Module):
         return self.squares / (self.count - 1) if self.count > 1 else torch.ones_like(self.squares)
 
 
+class ChannelNorm(nn.LayerNorm):
+    """Layer normalization over the channels of each cell of an image, as in PQN's released code."""
+
+    def forward(self, values_BCHW: torch.Tensor) -> torch.Tensor:
+        """Normalize."""
+        return super().forward(values_BCHW.movedim(1, -1)).movedim(-1, 1)
+
+
 class NormalizedQNetwork(nn.Module):
     """A Q network with layer normalization before each activation instead of a target network.
 
     :param observation_shape: three axes add MinAtar's convolution of 16 channels.
     :param hidden_sizes: width of each hidden layer.
-    :param streaming: Stream-Q's: leaky ReLU, normalization without parameters, sparse initial
-        weights, and observations normalized by their running moments. Otherwise PQN's.
+    :param streaming: Stream-Q's: leaky ReLU, normalization of whole layers without parameters,
+        sparse initial weights, and observations normalized by their running moments. Otherwise
+        PQN's.
     """
 
     def __init__(
@@ -61,8 +74,10 @@ class NormalizedQNetwork(nn.Module):
         self.moments = Moments(observation_shape) if streaming else None
 
         def activated(layer: nn.Module, shape: Sequence[int]) -> list[nn.Module]:
-            norm = nn.LayerNorm(list(shape), elementwise_affine=not streaming)
-            return [layer, norm, nn.LeakyReLU() if streaming else nn.ReLU()]
+            if streaming:
+                return [layer, nn.LayerNorm(list(shape), elementwise_affine=False), nn.LeakyReLU()]
+            norm = ChannelNorm if len(shape) > 1 else nn.LayerNorm
+            return [layer, norm(shape[0], eps=FLAX_EPSILON), nn.ReLU()]
 
         layers: list[nn.Module] = []
         width = prod(observation_shape)
@@ -75,21 +90,36 @@ class NormalizedQNetwork(nn.Module):
         for size in hidden_sizes:
             layers += activated(nn.Linear(width, size), (size,))
             width = size
-        self.layers = nn.Sequential(*layers, nn.Linear(width, action_count))
-        if streaming:
-            for layer in self.layers:
-                if isinstance(layer, nn.Linear | nn.Conv2d):
+        output = nn.Linear(width, action_count)
+        self.layers = nn.Sequential(*layers, output)
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                if streaming:
                     sparse_init(layer)
+                else:
+                    normal_init(layer, gain=1.0 if layer is output else 2.0)
+
+    def normalized(self, obs: Observations) -> torch.Tensor:
+        """Normalize observations by the moments until now; PQN's stay as they are."""
+        values = torch.as_tensor(obs)
+        if self.moments is not None:
+            values = (values.double() - self.moments.mean) / (self.moments.variance + 1e-8).sqrt()
+        return values.float()
 
     def forward(
         self, obs: Observations, state: Any = None, info: Any = None
     ) -> tuple[torch.Tensor, Any]:
         """Return the action values, and the recurrent state unchanged."""
-        values = torch.as_tensor(obs).float()
-        if self.moments is not None:
-            values = (values - self.moments.mean) / (self.moments.variance + 1e-8).sqrt()
-        q_BA: torch.Tensor = self.layers(values)
+        q_BA: torch.Tensor = self.layers(self.normalized(obs))
         return q_BA, state
+
+
+def normal_init(layer: nn.Linear | nn.Conv2d, gain: float) -> None:
+    """Draw weights as Flax does: normal, of variance gain / fan_in, within two deviations."""
+    fan_in = layer.weight[0].numel()
+    std = sqrt(gain / fan_in) / DEVIATION_OF_CUT_NORMAL
+    nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
 
 def sparse_init(layer: nn.Linear | nn.Conv2d, sparsity: float = 0.9) -> None:

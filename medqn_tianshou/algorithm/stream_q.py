@@ -64,26 +64,30 @@ class StreamQ:
         self._traces = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._return = 0.0
         self._returns = Moments(())
+        self._is_first = True
         self._last: tuple[torch.Tensor, int, bool]
 
     def act(self, obs_E: Array, eps: float) -> Array:
         """Choose an action, epsilon-greedily."""
-        obs = torch.as_tensor(obs_E).float()
-        moments: Any = self.network.moments
-        moments.update(obs[0])
-        q_A = evaluate(self.network, obs_E)
+        if self._is_first:  # others were counted as successors
+            self._count(obs_E)
+        inputs = self.network.normalized(obs_E)
+        with torch.no_grad():
+            q_A = self.network.layers(inputs).numpy()
         act_E = explore(q_A, eps)
-        self._last = (obs, int(act_E[0]), bool(q_A[0, act_E[0]] == q_A[0].max()))
+        self._last = (inputs, int(act_E[0]), bool(q_A[0, act_E[0]] == q_A[0].max()))
         return act_E
 
     def observe(self, rewards_E: Array, dones_E: Array, next_obs_E: Array) -> float | None:
         """Learn from the transition; return the squared TD error."""
-        obs, action, greedy = self._last
+        inputs, action, greedy = self._last
         done, gamma = bool(dones_E[0]), self._gamma
-        self._return = float(rewards_E[0]) + gamma * self._return
-        self._returns.update(torch.tensor(self._return))
+        # As in the released code, the reward that ends an episode begins the next sum.
+        self._return = float(rewards_E[0]) + gamma * self._return * (not done)
+        self._returns.update(torch.tensor(self._return, dtype=torch.float64))
         reward = float(rewards_E[0]) / sqrt(float(self._returns.variance) + 1e-8)
-        value = self.network(obs)[0][0, action]
+        self._count(next_obs_E)
+        value = self.network.layers(inputs)[0, action]
         best = 0.0 if done else float(evaluate(self.network, next_obs_E).max())
         error = reward + gamma * best - float(value.item())
         grads = torch.autograd.grad(value, self._parameters)
@@ -96,9 +100,12 @@ class StreamQ:
         if done or not greedy:
             for trace in self._traces:
                 trace.zero_()
-        if done:
-            self._return = 0.0
+        self._is_first = done
         return error * error
+
+    def _count(self, obs_E: Array) -> None:
+        moments: Any = self.network.moments
+        moments.update(torch.as_tensor(obs_E[0]).double())
 
     is_between_rollouts = True
 
@@ -108,6 +115,7 @@ class StreamQ:
             "network": dict(self.network.state_dict()),
             "traces": list(self._traces),
             "return": self._return,
+            "is_first": self._is_first,
             "returns": dict(self._returns.state_dict()),
             "gradient_steps": self.gradient_steps,
         }
@@ -119,3 +127,4 @@ class StreamQ:
         for trace, saved in zip(self._traces, state["traces"], strict=True):
             trace.copy_(torch.as_tensor(saved))
         self._return, self.gradient_steps = float(state["return"]), int(state["gradient_steps"])
+        self._is_first = bool(state.get("is_first", False))  # earlier versions did not save it

@@ -101,9 +101,22 @@ class MeC51Policy(ConsolidatedDistribution, C51Policy[Any]):
 
 
 class MeRainbowPolicy(ConsolidatedDistribution, RainbowPolicy[Any]):
-    """Tianshou's RainbowPolicy with the consolidation of :class:`MeC51Policy`."""
+    """Tianshou's RainbowPolicy with the consolidation of :class:`MeC51Policy`.
+
+    Consolidation compares networks without noise: each has noise of its own in its noisy layers.
+    """
 
     distance = staticmethod(categorical_kl_loss)
+
+    def _distributions(self, states: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        networks = [(network, network.training) for network in (self.model, self.model_old)]
+        for network, _ in networks:
+            network.eval()
+        try:
+            return super()._distributions(states)
+        finally:
+            for network, training in networks:
+                network.train(training)
 
 
 class MeIQNPolicy(ConsolidatedDistribution, IQNPolicy[Any]):

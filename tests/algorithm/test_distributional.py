@@ -7,6 +7,8 @@ from gymnasium import spaces
 from learners import ACTIONS, ENVS, OBS_SIZE, assert_same_parameters, filled, update
 from tianshou.data import PrioritizedVectorReplayBuffer, VectorReplayBuffer
 from tianshou.policy import C51Policy, IQNPolicy, QRDQNPolicy, RainbowPolicy
+from tianshou.utils.net.discrete import NoisyLinear
+from torch import nn
 
 from medqn_tianshou import (
     AdaptiveCoefficient,
@@ -18,7 +20,7 @@ from medqn_tianshou import (
     categorical_kl_loss,
     wasserstein_loss,
 )
-from medqn_tianshou.algorithm.heads import make_head
+from medqn_tianshou.algorithm.heads import ATOMS, make_head
 from medqn_tianshou.algorithm.networks import action_values
 
 HEADS = {
@@ -144,6 +146,34 @@ def test_consolidation_holds_the_network_and_adapts(head):
 def test_implicit_quantiles_are_compared_at_the_same_fractions():
     policy = build(MeIQNPolicy, "iqn", consolidation_coef=1.0)
     assert update(policy, buffer_of())[0].consolidation_loss == 0  # the networks are equal yet
+
+
+class NoisyNetwork(nn.Module):
+    """A categorical distribution for each action, from one noisy layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = NoisyLinear(OBS_SIZE, ACTIONS * ATOMS)
+
+    def forward(self, obs, state=None, info=None):
+        logits = self.layer(torch.as_tensor(obs, dtype=torch.float32))
+        return logits.view(-1, ACTIONS, ATOMS).softmax(dim=2), state
+
+
+def test_rainbow_is_consolidated_without_the_noise_of_either_network():
+    torch.manual_seed(0)
+    model = NoisyNetwork()
+    policy = MeRainbowPolicy(
+        model=model, optim=torch.optim.SGD(model.parameters(), lr=0.0), consolidation_coef=1.0,
+        action_space=spaces.Discrete(ACTIONS), target_update_freq=4, state_sampler=Fixed(),
+    )  # fmt: skip
+    # The first update copies the noise, too.
+    losses = [stats.consolidation_loss for stats in update(policy, buffer_of(), count=3)]
+    assert losses == [0, 0, 0]  # the weights stay equal
+    assert policy.model.training
+    assert policy.model_old.training
+    online, target = (network(Fixed.states)[0] for network in (policy.model, policy.model_old))
+    assert (online - target).abs().max() > 1e-3  # the noise does not
 
 
 def test_prioritized_weights_hold_in_every_epoch():

@@ -26,6 +26,23 @@ def test_without_decay_it_is_one_step_and_with_all_of_it_the_whole_rollout(decay
     assert found[0, 0] == pytest.approx(expected)
 
 
+def test_its_network_is_initialized_and_normalized_as_the_released_one():
+    torch.manual_seed(0)
+    network = NormalizedQNetwork(
+        observation_shape=(4, 10, 10), action_count=200, hidden_sizes=(128,), streaming=False
+    )
+    convolution, norm, *_, hidden, _, _, output = network.layers
+    for layer, gain in ((convolution, 2.0), (hidden, 2.0), (output, 1.0)):
+        fan_in = layer.weight[0].numel()
+        assert float(layer.weight.detach().var()) == pytest.approx(gain / fan_in, rel=0.15)
+        assert float(layer.weight.detach().abs().max()) <= 2 * (gain / fan_in) ** 0.5 / 0.879
+        assert (layer.bias == 0).all()
+    values = torch.randn(3, 16, 8, 8)
+    deviation, mean = torch.std_mean(values, dim=1, keepdim=True, correction=0)
+    torch.testing.assert_close(norm(values), (values - mean) / deviation, rtol=1e-4, atol=1e-4)
+    assert norm.weight.shape == (16,)
+
+
 def make(**options):
     torch.manual_seed(0)
     np.random.seed(0)

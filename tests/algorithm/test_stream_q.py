@@ -39,8 +39,8 @@ def test_the_moments_are_those_of_all_values():
     assert (moments.variance == 1).all()
     for value in values:
         moments.update(value)
-    torch.testing.assert_close(moments.mean, values.mean(dim=0))
-    torch.testing.assert_close(moments.variance, values.var(dim=0))
+    torch.testing.assert_close(moments.mean.float(), values.mean(dim=0))
+    torch.testing.assert_close(moments.variance.float(), values.var(dim=0))
 
 
 def make():
@@ -62,8 +62,8 @@ def test_traces_decay_and_end_with_the_episode_and_with_an_exploring_action():
     kept = [trace.clone() for trace in learner._traces]
     assert sum(trace.abs().sum() for trace in kept) > 0
     learner.act(OBS + 1, eps=0.0)
-    obs, action, _ = learner._last
-    grads = torch.autograd.grad(learner.network(obs)[0][0, action], learner._parameters)
+    inputs, action, _ = learner._last
+    grads = torch.autograd.grad(learner.network.layers(inputs)[0, action], learner._parameters)
     learner.observe(np.zeros(1), np.zeros(1, bool), OBS)
     for trace, before, grad in zip(learner._traces, kept, grads, strict=True):
         torch.testing.assert_close(trace, 0.9 * 0.8 * before + grad)
@@ -74,8 +74,35 @@ def test_traces_decay_and_end_with_the_episode_and_with_an_exploring_action():
     learner.act(OBS, eps=0.0)
     learner.observe(np.ones(1), np.ones(1, bool), OBS)
     assert all((trace == 0).all() for trace in learner._traces)
-    assert learner._return == 0
+    assert learner._return == 1  # the last reward begins the sum of the next episode
+    learner.act(OBS, eps=0.0)
+    learner.observe(np.ones(1), np.zeros(1, bool), OBS)
+    assert learner._return == 1.9
     assert 0 <= greedy < 3
+
+
+def test_observations_are_normalized_by_all_that_were_seen_before_them():
+    learner = make()
+    seen = []
+    for obs, is_last in ((OBS, False), (3 * OBS, True), (-OBS, False)):
+        learner.act(obs, eps=0.0)
+        if not seen or len(seen) == 3:  # the first of an episode
+            seen.append(obs[0])
+        inputs = learner._last[0][0]
+        if len(seen) > 1:
+            expected = (obs[0] - np.mean(seen, axis=0)) / np.std(seen, axis=0, ddof=1)
+            np.testing.assert_allclose(inputs.numpy(), expected, rtol=1e-5)
+        learner.observe(np.zeros(1), np.array([is_last]), obs + 1)
+        seen.append(obs[0] + 1)  # a successor, also the last of an episode
+    assert learner.network.moments.count == len(seen) == 5
+
+
+def test_moments_stay_exact_over_many_values():
+    moments = Moments(())
+    values = torch.tensor([1e6, 1e6 + 1, 1e6 + 2], dtype=torch.float64).repeat(1000)
+    for value in values:
+        moments.update(value)
+    assert float(moments.variance) == pytest.approx(float(values.var()), rel=1e-6)
 
 
 def play(learner, steps):

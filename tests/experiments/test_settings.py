@@ -13,7 +13,9 @@ from medqn_tianshou.algorithm import heads, loss, samplers
 from medqn_tianshou.envs import atari as atari_envs
 from medqn_tianshou.envs.atari import atari_tasks
 from medqn_tianshou.experiments.atari import ATARI as FAMILY
+from medqn_tianshou.experiments.gymnasium import GYM
 from medqn_tianshou.experiments.lowdim import LOWDIM
+from medqn_tianshou.experiments.minatar import MINATAR
 from medqn_tianshou.experiments.settings import (
     AtariSettings,
     load_settings,
@@ -151,3 +153,10 @@ def test_settings_of_a_run_folder_are_those_it_was_trained_with():
     # Earlier versions wrote no family, and had a setting that is gone.
     written["compile"] = {"value": False, "source": "ours"}
     assert settings_of(RunConfig.from_json(content)) == settings
+
+
+def test_a_share_of_the_run_follows_its_length():
+    assert MINATAR.settings(algo="pqn").eps_decay_steps == 500_000
+    assert MINATAR.settings(algo="stream-q", steps=1_000_000).eps_decay_steps == 200_000
+    assert GYM.settings(algo="stream-q", steps=3).eps_decay_steps == 1
+    assert MINATAR.settings(algo="pqn", eps_decay_steps=7).eps_decay_steps == 7

@@ -60,6 +60,11 @@ def resolve_settings(
     for table in (data["common"], data["algo"][algo], of_task.get("common"), of_task.get(algo)):
         found.update({name: Setting(**entry) for name, entry in (table or {}).items()})
     found.update({name: Setting(value, "flag") for name, value in overrides.items()})
+    for name, setting in found.items():
+        if str(setting.value).endswith("%"):  # a share of the run
+            share = int(setting.value.rstrip("%")) / 100
+            value = max(round(share * found["steps"].value), 1)
+            found[name] = Setting(value, setting.source)
     derived = settings_class.derive({name: setting.value for name, setting in found.items()})
     found = {name: Setting(value, "derived") for name, value in derived.items()} | found
     _check_consolidation(settings_class, algo, overrides)

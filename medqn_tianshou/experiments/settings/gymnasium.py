@@ -42,7 +42,12 @@ vectors or images. The paper has no such experiments: the defaults are our choic
         ),
     ]
     eps_decay_steps: Annotated[
-        Count, Flag("environment steps from the first to the last", DQN, "a tenth of --steps")
+        Count,
+        Flag(
+            "environment steps from the first to the last",
+            DQN,
+            "a tenth of --steps; stream-q a fifth",
+        ),
     ]
     lambda_steps: Annotated[
         Count, Flag("env steps from the first weight to the last", CONSOLIDATION, "--steps")
