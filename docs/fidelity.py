@@ -128,7 +128,8 @@ FIGURES: Sequence[tuple[str, str, str]] = (
     ("final return", "last N episodes in the figures; the released analysis averages the last 100, "
      "standard error with ddof 0", "both columns"),
     ("Atari curves", "moving mean of 20 evaluations, median over seeds",
-     "the same, in overlays on the published marks"),
+     "mean of the evaluations of as many steps, 250,000, median over seeds"),
+    ("MinAtar curves", "mean of the last 500 episodes; in the released configurations, 100", "500"),
     ("Figure 1", "its code is in neither release", "as the text says"),
 )  # fmt: skip
 

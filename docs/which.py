@@ -35,7 +35,7 @@ def table() -> str:
     )
     dqn = figures["atari_1env_dqn_steps_per_s"] / stock
     rows = [
-        ("", "Atari: replay, process", "MinAtar: replay, process", "speed, Atari", "use it"),
+        ("", "Qbert: replay, process", "Seaquest: replay, process", "speed, Qbert", "use it"),
         (
             "DQN, Tianshou's own classes",
             _cell(processes.get(("atari", "dqn", "stock", 1_000_000)), 7_091 * 10**6),
@@ -65,18 +65,36 @@ def table() -> str:
             "not for frames",
             _cell(processes["minatar", "medqn-u", "raw", 32]),
             "",
-            "for vectors and small grids: 32 transitions",
+            "for vectors, and for grids with few channels: 32 transitions",
         ),
     ]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
     note = (
-        "Measured with full buffers ([memory](docs/results/memory/README.md), "
-        "[speed](docs/results/speed/README.md)). Process: the peak of its resident memory with the "
-        "CPU build of torch; most of it is libraries. Speed: training, relative to the first row; "
-        "MeDQN(R) is also faster because it makes fewer updates."
+        "Atari's Qbert and MinAtar's Seaquest, measured with full buffers and few updates "
+        "([memory](docs/results/memory/README.md), [speed](docs/results/speed/README.md)). Other "
+        f"Atari games need up to four times the replay memory of Qbert ({_bytes(memory)}). "
+        "Process: the peak of its resident memory with the CPU build of torch; most of it is "
+        f"libraries. {_long_runs()} Speed: training, relative to the first row; MeDQN(R) is also "
+        "faster because it makes fewer updates."
     )
     return "\n".join([*lines, "", note, ""])
+
+
+def _bytes(memory: dict[str, Any]) -> str:
+    games = memory["parts"]["bytes"]["measured"]["bytes_per_transition"]
+    sizes = {game: of_game["random"] for game, of_game in games.items()}
+    mean = sum(sizes.values()) / len(sizes)
+    return f"{sizes['Qbert']:.0f} bytes per transition; mean of the paper's games: {mean:.0f}"
+
+
+def _long_runs() -> str:
+    runs = (ROOT / "campaign/results/B").rglob("summary.json")
+    peaks = [json.loads(path.read_text())["peak_rss_mb"] for path in runs]
+    return (
+        "Our runs of NameThisGame over 1.5 million steps peaked at "
+        f"{min(peaks):.0f} to {max(peaks):.0f} MB."
+    )
 
 
 def _cell(row: Process | None, replay: int = 0) -> str:

@@ -10,6 +10,7 @@ from unittest.mock import patch
 from benchmarks.report import Part, Result, Section, Table
 from benchmarks.speed.races import ATARI_ENTRIES, MINATAR_ENTRIES, Team
 from medqn_tianshou.fast.acting import Actor
+from medqn_tianshou.fast.batches import StoredBatches
 from medqn_tianshou.fast.targets import SingleFetch
 
 PIECES = {
@@ -57,13 +58,13 @@ def watched(training: Any) -> Iterator[Stopwatch]:
     """Time the pieces of a training as long as the context lasts."""
     collector, policy, logger = training.train_collector, training.policy, training.logger
     methods = [
-        (collector.env, "play" if hasattr(collector.env, "play") else "step", "env"),
+        (collector.env, "play_alone" if hasattr(collector.env, "play_alone") else "step", "env"),
         (collector.env, "reset", "env"),
         (Actor, "__call__", "act"),
         (collector, "_store", "store"),
         (collector.buffer, "append" if hasattr(collector.buffer, "append") else "add", "store"),
         (SingleFetch, "fetch", "sample"),
-        (policy.state_sampler, "sample", "sample"),
+        (StoredBatches, "draw", "sample"),
         (policy, "update", "learn"),
         (training.trainer, "train_fn", "log"),
         (logger, "log_train_data", "log"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import gymnasium as gym
 
@@ -19,23 +19,12 @@ from benchmarks.speed.stock import Stock, TrainerContestant
 Kind = Literal["stock", "ours", "bare", "compiled", "sb3"]
 
 
-class Contestant(Protocol):
-    """A training, warmed up."""
-
-    def advance(self, env_steps: int) -> None:
-        """Train for some environment steps."""
-
-    def close(self) -> None:
-        """Free what it holds."""
-
-
 class Ours(TrainerContestant):
     """A training as our script runs it."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.training: Any = setup.prepare(folder)
         self.training.checkpoints = None  # not measured, like evaluation
-        self.training.trainer.save_checkpoint_fn = None
         self.training.warm_up()
         super().__init__(self.training.trainer)
         self.training.policy.set_env_step(0)

@@ -228,7 +228,7 @@ def _race(prefix: str, title: str, entries: Mapping[str, Entry], notes: str) -> 
 
 
 ATARI_NOTES = (
-    "C (`c20`) is the number of environment steps between updates (default: 10). `raw` uses "
+    "C (`c20`) is the number of environment steps between updates (DQN: 10). `raw` uses "
     "Tianshou's own buffer; our other rows use the compact buffer. `overlap` uses `--overlap`. A "
     "single environment of ours and of the bare loop runs on ale-py in the same thread, as in our "
     "script; all others run on EnvPool, as in Tianshou's example."

@@ -107,7 +107,8 @@ class StateBounds:
         for bound in saved:
             if np.shape(bound) != self.shape or bound.dtype != self.low.dtype:
                 raise ValueError(
-                    f"saved bounds of shape {np.shape(bound)} do not match the space's {self.shape}"
+                    f"saved bounds of shape {np.shape(bound)} and {bound.dtype} do not match the "
+                    f"space's {self.shape} and {self.low.dtype}"
                 )
         low, high = saved
         unseen = (low == self._unseen[0]) & (high == self._unseen[1])

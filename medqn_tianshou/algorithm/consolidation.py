@@ -22,7 +22,7 @@ from medqn_tianshou.algorithm.loss import (
     consolidation_loss,
     validate_consolidation_options,
 )
-from medqn_tianshou.algorithm.samplers import RealStateSampler, StateSampler
+from medqn_tianshou.algorithm.samplers import RealStateSampler, StateSampler, network_input
 from medqn_tianshou.algorithm.schedules import ConstantSchedule, Schedule, require_coef
 from medqn_tianshou.algorithm.stats import LossTerms, NonFiniteLossError
 
@@ -270,8 +270,3 @@ class Consolidation(torch.nn.Module, Generic[Stats], ABC):
 
 def _no_buffer() -> None:
     """Stand for the buffer before the first update."""
-
-
-def network_input(obs: Any) -> Any:
-    """Return the observation itself, where Tianshou wraps it together with an action mask."""
-    return obs.obs if hasattr(obs, "obs") else obs

@@ -15,6 +15,11 @@ from medqn_tianshou.algorithm.bounds import StateBounds
 Observations = NDArray[Any]
 
 
+def network_input(obs: Any) -> Any:
+    """Return the observation itself, where Tianshou wraps it together with an action mask."""
+    return getattr(obs, "obs", obs)
+
+
 class ObservationBuffer(Protocol):
     """The methods of a replay buffer that samplers use; all of Tianshou's buffers have them."""
 
@@ -84,9 +89,7 @@ class RealStateSampler(SeededSampler):
 
     def sample(self, batch_size: int, buffer: ObservationBuffer) -> Observations:
         """Sample states from the buffer uniformly, with replacement."""
-        observations = buffer.get(self.draw_indices(batch_size, buffer), "obs")
-        # Environments with an action mask wrap the observation, see Tianshou's DQNPolicy.forward.
-        states = getattr(observations, "obs", observations)
+        states = network_input(buffer.get(self.draw_indices(batch_size, buffer), "obs"))
         return states if hasattr(states, "get_keys") else np.asarray(states)  # a Batch of arrays
 
     def draw_indices(self, batch_size: int, buffer: ObservationBuffer) -> NDArray[np.int_]:

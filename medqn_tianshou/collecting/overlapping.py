@@ -6,12 +6,10 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, cast
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.data import CollectStats
 
-from medqn_tianshou.collecting.choosing import Actions
 from medqn_tianshou.collecting.lean import Choose, LeanCollector
 from medqn_tianshou.collecting.quick import Actor, QuickPolicy, quick_actor
 from medqn_tianshou.collecting.steps import Step
@@ -129,11 +127,7 @@ class OverlappingCollector(LeanCollector):
             learner.actor(explore=self.exploration_noise, model=self._frozen, eps=learner.eps),
         )
 
-        def choose_for_all(obs_RO: NDArray[Any], _: NDArray[np.int_]) -> Actions:
-            act_R = actor(obs_RO)
-            return act_R, act_R
-
-        return choose_for_all
+        return lambda obs_RO, _: (act_R := actor(obs_RO), act_R)
 
     def _play_ahead(self, choose: Choose, n_step: int) -> list[Step]:
         with self._on_stream():

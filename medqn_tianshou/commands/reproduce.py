@@ -205,7 +205,9 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
     width = max(map(len, figures))
     listing = "\n".join(f"  {name:{width}}  {figure.title}" for name, figure in figures.items())
     parser = Parser(
-        prog=prog, description=f"Reproduce a figure or a table of the paper:\n\n{listing}"
+        prog=prog,
+        description="Reproduce a figure or a table of the paper, or a comparison of our own:\n\n"
+        + listing,
     )
     parser.add_argument("figure", help="one of the names above")
     add_figure_arguments(parser, seeds="the paper's")
@@ -217,7 +219,7 @@ def make_parser(figures: Mapping[str, Figure], prog: str | None = None) -> Parse
         "--sweep",
         "--sweep-lr",
         action="store_true",
-        help="run the grid that the paper tuned over, and show the best of each line",
+        help="run a grid of settings (docs/experiments.md), and show the best of each line",
     )
     add_runner_arguments(parser, jobs="1; on a cluster, as many as fit")
     parser.add_argument(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from tianshou.data import ReplayBuffer
 from tianshou.data.types import BatchWithReturnsProtocol, RolloutBatchProtocol
 
-from medqn_tianshou.algorithm.consolidation import ComputeReturns, network_input
-from medqn_tianshou.algorithm.samplers import Observations, UniformStateSampler
+from medqn_tianshou.algorithm.consolidation import ComputeReturns
+from medqn_tianshou.algorithm.samplers import Observations, UniformStateSampler, network_input
 from medqn_tianshou.fast.known import KnownMethods, KnownNetwork, KnownNetworks, samples_as
 from medqn_tianshou.fast.passes import action_values
 from medqn_tianshou.fast.targets import Sample, SingleFetch, join, nstep_returns

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer
 
 from medqn_tianshou.algorithm.networks import to_device
+from medqn_tianshou.algorithm.samplers import network_input
 from medqn_tianshou.replay import CompactVectorReplayBuffer
 from medqn_tianshou.replay.ring import RingReplayBuffer
 
@@ -78,7 +79,7 @@ class SingleFetch:
                 self.steps = Steps.read(self.buffer, indices, self.n_step)
                 observations = self._read([indices, *drawn], self.steps.index_NI[-1])
             obs, *states, obs_next = observations
-            self.states = [getattr(state, "obs", state) for state in states]
+            self.states = [network_input(state) for state in states]
             self._fetched = (indices, obs, obs_next)
         return self._fetched
 
@@ -108,7 +109,7 @@ class SingleFetch:
         """Read observations at some indices, and the successors of the last."""
         buffer = self.buffer
         if buffer._save_obs_next:
-            return [*(buffer.get(i, "obs") for i in current), successors(buffer, last)]
+            return [*(buffer.get(i, "obs") for i in current), buffer.get(last, "obs_next")]
         parts = [*current, buffer.next(last)]
         stops = np.cumsum([len(index) for index in parts]).tolist()
         whole = buffer.get(np.concatenate(parts), "obs")
@@ -178,13 +179,6 @@ def join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate(arrays)
     count = sum(map(len, arrays))
     return np.lib.stride_tricks.as_strided(first, (count, *first.shape[1:]), first.strides)
-
-
-def successors(buffer: ReplayBuffer, indices: Index) -> Any:
-    """Read only the successors of some transitions."""
-    if isinstance(buffer, CompactVectorReplayBuffer) or buffer._save_obs_next:
-        return buffer.get(indices, "obs_next")
-    return buffer.get(buffer.next(indices), "obs")
 
 
 def nstep_terms(steps: Steps, gamma: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,9 +8,9 @@ from tianshou.data.types import RolloutBatchProtocol
 from tianshou.policy import C51Policy, IQNPolicy, QRDQNPolicy, RainbowPolicy
 
 from medqn_tianshou.algorithm.adaptive import relative_drift
-from medqn_tianshou.algorithm.consolidation import network_input
 from medqn_tianshou.algorithm.distances import categorical_kl_loss, wasserstein_loss
 from medqn_tianshou.algorithm.heads import ATOMS, QUANTILES, V_MAX, V_MIN
+from medqn_tianshou.algorithm.samplers import network_input
 from medqn_tianshou.host.tianshou1 import MeDQNPolicy, MeDQNTrainingStats
 
 

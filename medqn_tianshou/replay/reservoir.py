@@ -229,7 +229,7 @@ class ReservoirStateSampler:
 
         self._slots.capacity = min(capacity, self.capacity)
         sound = (
-            len(sizes) <= max(capacity, 1)
+            len(sizes) <= capacity
             and self._slots.restore(sizes, take)
             and position == len(content)
             and len(self) == min(seen, self.capacity)

@@ -153,8 +153,6 @@ class Storage:
         if not self.parts[0].stores:
             self._make_stores(rows, fields)
         known = self.parts[0].columns
-        if fields.keys() <= known.keys():
-            return
         for name in [name for name in fields if name not in known]:  # an info key that appears late
             for part in self.parts:
                 part.columns[name] = _make_column(fields[name], part.ring)

@@ -24,7 +24,7 @@ from medqn_tianshou.host.api import HEADS, Agent, make_agent
 from medqn_tianshou.replay.reservoir import ReservoirStateSampler
 from medqn_tianshou.replay.tianshou_buffers import replay_nbytes
 from medqn_tianshou.training.checkpoint import Checkpoints
-from medqn_tianshou.training.consolidation import DRIFT, HIGH, LOW, STATE_BUFFER_SIZE
+from medqn_tianshou.training.consolidation import DRIFT, STATE_BUFFER_SIZE
 from medqn_tianshou.training.errors import ConfigError, reason_of
 from medqn_tianshou.training.loop import Training
 from medqn_tianshou.training.memory import MemoryMonitor, format_bytes
@@ -47,6 +47,9 @@ def build_policy(
     sampler_seed: int,
 ) -> Agent:
     """Build the policy that the settings describe, with its optimizer."""
+    settings.require(
+        settings.head == "dqn" or settings.head in HEADS, "head", "needs Tianshou 1.2; use dqn"
+    )
     agent_class, head_options = HEADS.get(settings.head, (FastMeDQNPolicy, {}))
     return make_agent(
         agent_class,
@@ -74,9 +77,7 @@ def build_policy(
 def make_coefficient(settings: TrainingSettings) -> LinearSchedule | AdaptiveCoefficient:
     """Build the schedule of lambda."""
     if settings.lambda_schedule == "auto":
-        return AdaptiveCoefficient(
-            settings.drift or DRIFT, start=settings.lambda_start, low=LOW, high=HIGH
-        )
+        return AdaptiveCoefficient(settings.drift or DRIFT, start=settings.lambda_start)
     return LinearSchedule(settings.lambda_start, settings.lambda_end, settings.lambda_steps)
 
 

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from medqn_tianshou.files.extras import install_command
 from medqn_tianshou.training.errors import ConfigError, reason_of
+from medqn_tianshou.training.options import WandbMode
 from medqn_tianshou.training.run_folder import RunFolder
 
-Mode = Literal["online", "offline"]
 RECORD = "wandb.json"
 _EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 130}
 
@@ -32,7 +32,7 @@ class WandbMirror:
     :raises Exception: whatever W&B raises when it cannot start.
     """
 
-    def __init__(self, *, run: RunFolder, project: str, mode: Mode | None) -> None:
+    def __init__(self, *, run: RunFolder, project: str, mode: WandbMode | None) -> None:
         import wandb
 
         self._run_folder = run
@@ -120,7 +120,7 @@ class WandbMirror:
             print(f"warning: {problem}", file=sys.stderr)
 
 
-def check_wandb(project: str | None, mode: Mode | None) -> None:
+def check_wandb(project: str | None, mode: WandbMode | None) -> None:
     """Raise ConfigError for options that cannot be followed, before anything is written."""
     if project is None:
         if mode is not None:
@@ -134,7 +134,7 @@ def check_wandb(project: str | None, mode: Mode | None) -> None:
 
 
 def open_wandb(
-    run: RunFolder, *, project: str | None, mode: Mode | None, is_new: bool
+    run: RunFolder, *, project: str | None, mode: WandbMode | None, is_new: bool
 ) -> WandbMirror | None:
     """Start or resume the run on Weights & Biases, if the user wants it there.
 

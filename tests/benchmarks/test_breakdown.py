@@ -4,6 +4,9 @@ import pytest
 import torch
 
 from benchmarks.speed import breakdown, command, options
+from medqn_tianshou.collecting.alone import suits_alone
+from medqn_tianshou.experiments.lowdim import LOWDIM
+from medqn_tianshou.training.options import RunOptions
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +33,16 @@ def test_the_breakdown_covers_every_piece():
     table = breakdown.show_breakdown(result).tables[1]
     shares = [float(row[-1].removesuffix(" %")) for row in table.rows]
     assert sum(shares[:-1]) == pytest.approx(shares[-1], abs=0.5)
+
+
+def test_what_is_timed_is_what_trainings_run(tmp_path):
+    settings = LOWDIM.settings(algo="medqn-u", steps=1_100)
+    training = LOWDIM.make_training(settings, RunOptions(logdir=tmp_path))
+    training.warm_up()
+    with breakdown.watched(training) as stopwatch:
+        assert suits_alone(training.train_collector)
+        training.run()
+    assert stopwatch.seconds.keys() == breakdown.PIECES.keys() - {"rest"}
 
 
 def test_a_stopwatch_leaves_out_what_inner_functions_take(monkeypatch):

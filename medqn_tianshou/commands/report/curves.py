@@ -64,8 +64,8 @@ def last_means(values: Array, window: int) -> Array:
 
 
 def final_returns(curves: Iterable[Curve]) -> Array:
-    """Return the last value of each run that finished an episode."""
-    return np.array([curve.value[-1] for curve in curves if len(curve.value)])
+    """Return the last value of each run."""
+    return np.array([curve.value[-1] for curve in curves])
 
 
 def mean_and_error(values: Array, ddof: int = 1) -> tuple[Any, Any]:

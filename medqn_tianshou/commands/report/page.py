@@ -1,5 +1,6 @@
 """The page of a report."""
 
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +45,7 @@ def write_report(
         f"    {one_line(command)}",
         "",
         f"Tables: {', '.join(files)}. Each figure is also available as SVG. "
+        f"The runs were made with medqn-tianshou {_versions(analysis)}. Report: "
         f"medqn-tianshou {version('medqn-tianshou')}, rliable {version('rliable')}, "
         f"numpy {version('numpy')}; bootstrap seed {analysis.options.seed}.",
     ]
@@ -53,6 +55,13 @@ def write_report(
 def picture(file: str, caption: str) -> list[str]:
     """Show a picture with its caption; return the lines and an empty one."""
     return [f"![{caption}]({file})", "", f"*{caption}.*", ""]
+
+
+def _versions(analysis: Analysis) -> str:
+    counts = Counter(run.version for runs in analysis.groups.values() for run in runs)
+    if len(counts) == 1:
+        return escape(*counts)
+    return ", ".join(f"{escape(name)} ({count} runs)" for name, count in sorted(counts.items()))
 
 
 def _overview(analysis: Analysis) -> list[str]:

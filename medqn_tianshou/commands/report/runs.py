@@ -75,6 +75,8 @@ class RecordedRun:
     """CPU time of all threads, over all resumes; None in runs of earlier versions."""
     started: str
     cpu: str
+    version: str = "unknown"
+    """Of this package, which made the run."""
     episodes: Path
     evaluations: tuple[tuple[float, float], ...]
     """Environment step and mean return of each; the figure commands do not keep them."""
@@ -160,6 +162,7 @@ def read_run(file: Path) -> RecordedRun:
             cpu_seconds=None if (cpu := summary.get("cpu_seconds")) is None else float(cpu),
             started=str(config.get("started", "")),
             cpu=str(config.get("hardware", {}).get("cpu", "unknown")),
+            version=str(config.get("versions", {}).get("medqn-tianshou", "unknown")),
             episodes=file.with_name("episodes.csv") if in_folder else file.with_suffix(".csv"),
             evaluations=tuple(
                 (_finite(row["env_step"]), _finite(row["eval_return_mean"]))
