@@ -85,12 +85,22 @@ def catch(process, out, but=()):
             if 0 < last_checkpoint(folder) < STEPS:
                 try:
                     run = psutil.Process(int((folder / "run.lock").read_text()))
-                    run.suspend()
-                except (ValueError, psutil.NoSuchProcess):
+                    halt(run)
+                except (ValueError, psutil.NoSuchProcess, OSError):  # it is ending
                     continue
                 if last_checkpoint(folder) < STEPS:
                     return folder, run
                 run.resume()
+        time.sleep(0.02)
+
+
+def halt(run):
+    """Suspend a process; in the middle of a write to the disk, it goes on until that is done."""
+    run.suspend()
+    while True:
+        threads = Path(f"/proc/{run.pid}/task").glob("*/status")
+        if all(re.search(r"State:\s*[TZ]", thread.read_text()) for thread in threads):
+            return
         time.sleep(0.02)
 
 
