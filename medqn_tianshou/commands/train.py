@@ -179,7 +179,10 @@ def run_training(training: "Training | ReplayFreeTraining") -> int:
 
 @contextmanager
 def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None]:
-    """Let signals end a run after its training step; a second one ends it at once."""
+    """Let signals end a run after its training step; a second one ends it at once.
+
+    An evaluation, which may take minutes, is abandoned: the resumed run repeats it.
+    """
     from medqn_tianshou.envs.workers import STOP_SIGNALS
 
     if threading.current_thread() is not threading.main_thread():
@@ -189,11 +192,14 @@ def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None
     def stop(number: int, frame: Any) -> None:
         if training.stop_signal is not None:
             raise KeyboardInterrupt
-        training.stop_signal = number
-        text = "stopping after this training step or evaluation, with a checkpoint; a second signal"
-        text += " stops at once"
+        training.stop_signal, is_evaluating = number, training.is_evaluating
+        text = "stopping after this training step, with a checkpoint; a second signal stops at once"
+        if is_evaluating:
+            text = "stopping in the middle of an evaluation, which a resumed run will repeat"
         below = "\n" if sys.stderr.isatty() else ""  # the progress line
         print(f"{below}{text}", file=sys.stderr)
+        if is_evaluating:
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:

@@ -18,6 +18,8 @@ class CheckpointError(ValueError):
     """A file that is no checkpoint, is damaged, or belongs to another run."""
 
 
+MOST_SECONDS_BEFORE_EVALUATION = 60.0
+"""How much training a signal during an evaluation may cost."""
 _FORMAT = Format(name="checkpt", version=2, noun="checkpoint", error=CheckpointError)
 
 
@@ -82,13 +84,20 @@ class Checkpoints:
         self._last_env_step: int | None = None
         self._last_time = time.monotonic()
 
-    def are_due(self, env_step: int) -> bool:
-        """Whether the next checkpoint is due; the first call starts counting steps."""
+    def are_due(self, env_step: int, *, evaluation_follows: bool = False) -> bool:
+        """Whether the next checkpoint is due; the first call starts counting steps.
+
+        :param evaluation_follows: whether the next training step is the last one before an
+            evaluation. A signal stops the run in the middle of an evaluation, which is not saved.
+        """
         if self._last_env_step is None:
             self._last_env_step = env_step
         steps, minutes = self._interval.env_steps, self._interval.minutes
-        return (steps is not None and env_step - self._last_env_step >= steps) or (
-            minutes is not None and time.monotonic() - self._last_time >= 60 * minutes
+        seconds = time.monotonic() - self._last_time
+        return (
+            (steps is not None and env_step - self._last_env_step >= steps)
+            or (minutes is not None and seconds >= 60 * minutes)
+            or (evaluation_follows and seconds >= MOST_SECONDS_BEFORE_EVALUATION)
         )
 
     def write(

@@ -128,6 +128,11 @@ class Training:
         """The current environment step, by the clock of the run."""
         return int(self.trainer.env_step) + self.clock_start
 
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether an evaluation is running, which may take minutes and can be repeated."""
+        return self.trainer.is_evaluating
+
     def run(self) -> Summary:
         """Train to the end, or until a signal; all results are in the run folder.
 
@@ -271,7 +276,9 @@ class Training:
             self._write_checkpoint(env_step)
             raise _Stopped
         # At the start of the training step: a run resumed from here repeats all of it.
-        if self.checkpoints is not None and self.checkpoints.are_due(env_step):
+        if self.checkpoints is not None and self.checkpoints.are_due(
+            env_step, evaluation_follows=self._evaluation_follows(env_step)
+        ):
             self._write_checkpoint(env_step)
         self.policy.set_eps(self._epsilon(env_step))
         self.policy.set_env_step(env_step)
@@ -286,6 +293,12 @@ class Training:
                 self.policy.sync_weight()
         if self._on_collect is not None:
             self._on_collect(env_step)
+
+    def _evaluation_follows(self, env_step: int) -> bool:
+        """Whether the training step that begins here is the last one before an evaluation."""
+        total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
+        left = min(interval - env_step % interval, total - env_step)
+        return self._test_collector is not None and left <= self.settings.step_per_collect
 
     def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
         self.logger.before_evaluation()

@@ -88,6 +88,7 @@ class ReplayFreeTraining:
         self.learner, self._envs = learner, envs
         self.stop_signal: int | None = None
         """Set by a signal: the run ends before the next rollout, with a checkpoint."""
+        self.is_evaluating = False  # it never does
         self.env_step = 0
         self._epsilon = LinearSchedule(
             settings.eps_train, settings.eps_train_final, settings.eps_decay_steps

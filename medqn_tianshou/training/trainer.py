@@ -1,8 +1,8 @@
 """Tianshou's trainer for many small training steps."""
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, fields
 from statistics import fmean
 from typing import Any
@@ -32,6 +32,7 @@ class LeanTrainer(Trainer):
         self, *, evaluating: Callable[[], AbstractContextManager[None]], **options: Any
     ) -> None:
         self._evaluating = evaluating
+        self.is_evaluating = False
         super().__init__(**options)
         self.steps_left: int | None = None
         """Environment steps to the end of the run, where the last collect is cut; None: never."""
@@ -43,7 +44,7 @@ class LeanTrainer(Trainer):
         """Start from step 0, with an evaluation that does not set the best policy."""
         save_best, self.save_best_fn = self.save_best_fn, None
         release_code()  # of the compiler that numba has loaded by now
-        with self._evaluating():
+        with self._evaluation():
             super().reset(reset_collectors, reset_buffer)
         self.save_best_fn = save_best
         self.best_epoch = -1  # the next evaluation is the best so far
@@ -52,8 +53,17 @@ class LeanTrainer(Trainer):
         """Evaluate."""
         collector: Any = self.train_collector
         collector.settle()  # it may be collecting ahead, with numpy's generator
-        with self._evaluating():
+        with self._evaluation():
             return super().test_step()
+
+    @contextmanager
+    def _evaluation(self) -> Iterator[None]:
+        self.is_evaluating = True
+        try:
+            with self._evaluating():
+                yield
+        finally:
+            self.is_evaluating = False
 
     def training_step(self) -> tuple[CollectStatsBase, Any, bool]:
         """Take all training steps of an epoch: the base class formats a progress bar for each."""
