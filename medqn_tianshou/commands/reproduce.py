@@ -97,6 +97,7 @@ class Run:
     def keep(self, folder: Path) -> None:
         """Keep the results of the finished run, and delete its folder."""
         record = json.loads((folder / "config.json").read_text())
+        del record["arguments"]  # they name folders of this machine; the command has the rest
         record["command"] = self.plan.typed
         record["summary"] = json.loads((folder / "summary.json").read_text())
         self.json.parent.mkdir(parents=True, exist_ok=True)

@@ -143,6 +143,8 @@ def test_a_killed_command_continues_where_it_stopped(tmp_path):
     assert first.stat().st_mtime_ns == finished
     assert not (out / "unfinished").exists()
     assert second.read_text() != first.read_text()
+    for path in (first, second):  # published, so they name no folder of this machine
+        assert str(tmp_path) not in path.with_suffix(".json").read_text()
 
     finals, all_means = [], []  # there are less than 100 episodes
     for path in (first, second):
