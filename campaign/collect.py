@@ -23,7 +23,7 @@ def collect(out: Path, results: Path = RESULTS) -> int:
             continue
         folder = out / run["folder"]
         target = results / Path(run["folder"]).relative_to("runs").parent  # the time of its start
-        if _env_steps(target) >= _env_steps(folder) or not _has_episodes(folder):
+        if _progress(target) >= _progress(folder) or not _has_episodes(folder):
             continue
         config = json.loads((folder / "config.json").read_text())
         config.pop("arguments")  # with the folders of that machine
@@ -41,10 +41,15 @@ def collect(out: Path, results: Path = RESULTS) -> int:
     return count
 
 
-def _env_steps(folder: Path) -> int:
-    """Return how far a run got; -1 if it has not ended yet."""
-    summary = folder / "summary.json"
-    return int(json.loads(summary.read_text())["env_steps"]) if summary.is_file() else -1
+def _progress(folder: Path) -> tuple[int, bool]:
+    """Return how far a run got, -1 if it has not ended yet, and whether it finished.
+
+    A run that was stopped in its last evaluation has all steps, but not that evaluation.
+    """
+    if not (folder / "summary.json").is_file():
+        return -1, False
+    summary = json.loads((folder / "summary.json").read_text())
+    return int(summary["env_steps"]), summary["status"] == "finished"
 
 
 def _has_episodes(folder: Path) -> bool:

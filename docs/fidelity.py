@@ -21,7 +21,9 @@ HEAD = """\
 
 The authors published two code releases: one for Atari, built on Tianshou 0.4, and one for the other
 tasks. Where the paper's text and a release differ, our default is the value of the release, which
-produced the figures, and a flag selects the value of the text. `python docs/fidelity.py` generates
+produced the figures, and a flag selects the value of the text. Two defaults are not the release's:
+MinAtar's returns are means of 500 episodes, as in the text (`--return-window 100`), and Seaquest is
+the installed MinAtar's (`--seaquest-oxygen flash`). `python docs/fidelity.py` generates
 the column "ours" from the [settings](../medqn_tianshou/experiments/settings), which contain the
 source of each value. A run records values, sources and the git commit in its `config.json`.
 [Tests](../tests/experiments/test_fidelity.py) check the factors that decide results. This page is
@@ -44,7 +46,7 @@ ALL: Sequence[Row] = (
     ("states of MeDQN(U)", "uniform within the bounds of received states",
      "bounds of the states the agent acted from; the last state of an episode does not enter",
      "as released"),
-    ("integer observations of MeDQN(U)", "integers", "integers, both bounds included", SAME),
+    ("integer observations of MeDQN(U)", NOTHING, "integers, both bounds included", SAME),
     ("batch of MeDQN(U)", "the one mini-batch", "all 32 transitions, without sampling", SAME),
     ("batch of DQN(S)", NOTHING, "32 sampled with replacement from a buffer of 32", SAME),
     ("double DQN", "no", "no", "{double}"),
@@ -99,8 +101,9 @@ FAMILY_ROWS: dict[str, tuple[str, str, str, Sequence[Row]]] = {
         ("length", "50M frames", "125 epochs of 100,000 steps", "{epoch} x {step_per_epoch}"),
         ("lambda reaches its end after", "12.5M steps", SAME, "{lambda_steps}"),
         ("a game is truncated after", NOTHING, "108,000 steps (EnvPool 0.6.6)", "108,000 steps"),
-        ("a lost life", NOTHING, "ends the episode, as EnvPool 0.6.6 does it (not checked)",
-         "ends the episode; the game continues"),
+        ("a lost life", NOTHING,
+         "ends the episode; whether the game continues, depends on EnvPool 0.6.6 (not checked)",
+         "ends the episode; the game continues ([details](atari.md#preprocessing))"),
         ("n-step", NOTHING, "3", "{n_step}"),
         ("target copy", NOTHING, "every 500 gradient steps", "{target_update_freq}"),
         ("epsilon", NOTHING, "1 to 0.05 over 1M steps; 0 in evaluations",
@@ -117,7 +120,7 @@ FIGURES: Sequence[tuple[str, str, str]] = (
     ("Figure 3(a)", "the learning rate, tuned for each lambda",
      "Table 3's for all; `--sweep` runs the grid"),
     ("Figure 3(b)", "the learning rate, tuned at every buffer size, and C_current at all but 32",
-     "a setting of the figure; `--sweep-lr` runs the grid. Size 32 is DQN(S) by its own settings"),
+     "Table 3's at every size; `--sweep` runs the grid. Size 32 is DQN(S) with its own settings"),
     ("Table 1", "E and C_current, tuned without consolidation",
      "Table 10's for both; `--sweep` runs the grid"),
     ("Table 2", "not stated whether settings were tuned per size",
@@ -127,8 +130,9 @@ FIGURES: Sequence[tuple[str, str, str]] = (
     ("smoothing", "symmetric exponential average, decay of one grid step", SAME),
     ("final return", "last N episodes in the figures; the released analysis averages the last 100, "
      "standard error with ddof 0", "both columns"),
-    ("Atari curves", "moving mean of 20 evaluations, median over seeds",
-     "mean of the evaluations of as many steps, 250,000, median over seeds"),
+    ("Atari curves", "moving mean of 20 evaluations (2 million steps), median over seeds",
+     "mean of the evaluations of the last 250,000 steps, as in the "
+     "[published marks](data/atari_published.csv), median over seeds"),
     ("MinAtar curves", "mean of the last 500 episodes; in the released configurations, 100", "500"),
     ("Figure 1", "its code is in neither release", "as the text says"),
 )  # fmt: skip

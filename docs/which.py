@@ -74,8 +74,8 @@ def table() -> str:
         "Atari's Qbert and MinAtar's Seaquest, measured with full buffers and few updates "
         "([memory](docs/results/memory/README.md), [speed](docs/results/speed/README.md)). Other "
         f"Atari games need up to four times the replay memory of Qbert ({_bytes(memory)}). "
-        "Process: the peak of its resident memory with the CPU build of torch; most of it is "
-        f"libraries. {_long_runs()} Speed: training, relative to the first row; MeDQN(R) is also "
+        "Process: the peak of its resident memory with the CPU build of torch, of which libraries "
+        f"take 220 MB. {_long_runs()} Speed: training, relative to the first row; MeDQN(R) is also "
         "faster because it makes fewer updates."
     )
     return "\n".join([*lines, "", note, ""])

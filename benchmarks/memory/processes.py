@@ -192,7 +192,7 @@ def show_rss(result: Result) -> Section:
             "and memory that the allocator keeps. `stock` is Tianshou's own DQN, collector and "
             "buffer, without evaluation. The paper measured its own programs on its own machines."
             "\n\nThe compiled code was in numba's cache; the first run after an installation "
-            "compiles it and temporarily needs up to 150 MB more. Our training processes release "
+            "compiles it and needs up to 170 MB more until it ends. Our training processes release "
             "the pages of library code that only loading needed (`startup.release_code`). RSS "
             "counts such pages although the system may reclaim them at any time; without this "
             "step, our numbers are higher."

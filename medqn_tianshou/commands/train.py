@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -179,9 +179,10 @@ def run_training(training: "Training | ReplayFreeTraining") -> int:
 
 @contextmanager
 def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None]:
-    """Let signals end a run after its training step; a second one ends it at once.
+    """Let signals end a run after its training step; a second Ctrl-C ends it at once.
 
-    An evaluation, which may take minutes, is abandoned: the resumed run repeats it.
+    An evaluation, which may take minutes, is abandoned: the resumed run repeats it. Signals that
+    are ignored, as SIGHUP is below nohup, stay so.
     """
     from medqn_tianshou.envs.workers import STOP_SIGNALS
 
@@ -191,17 +192,21 @@ def _stop_on_signals(training: "Training | ReplayFreeTraining") -> Iterator[None
 
     def stop(number: int, frame: Any) -> None:
         if training.stop_signal is not None:
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return  # a scheduler and the sweep may both send one
         training.stop_signal, is_evaluating = number, training.is_evaluating
-        text = "stopping after this training step, with a checkpoint; a second signal stops at once"
+        text = "stopping after this training step, with a checkpoint; a second Ctrl-C stops at once"
         if is_evaluating:
             text = "stopping in the middle of an evaluation, which a resumed run will repeat"
         below = "\n" if sys.stderr.isatty() else ""  # the progress line
-        print(f"{below}{text}", file=sys.stderr)
+        with suppress(OSError, RuntimeError):  # the terminal is gone, or just being written to
+            print(f"{below}{text}", file=sys.stderr)
         if is_evaluating:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:

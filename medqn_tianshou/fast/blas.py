@@ -47,20 +47,18 @@ def product_scratch(*, blas: bool = _address is not None) -> NDArray[Any]:
     return np.zeros(6, np.int32 if blas else np.int64)
 
 
-def product(
-    transpose_a, transpose_b, rows, columns, inner, a, b, add, c, scratch
-):  # pragma: no cover
-    """In compiled code: c = a b, or c += a b; each matrix is its rows, one after another."""
+def product(transpose_a, transpose_b, rows, columns, inner, a, b, c, scratch):  # pragma: no cover
+    """In compiled code: c = a b; each matrix is its rows, one after another."""
     raise NotImplementedError
 
 
 @overload(product, jit_options={"fastmath": {"contract", "reassoc", "nsz"}})
-def _product(transpose_a, transpose_b, rows, columns, inner, a, b, add, c, scratch):
+def _product(transpose_a, transpose_b, rows, columns, inner, a, b, c, scratch):
     return _blas_product if scratch.dtype == types.int32 else _loop_product
 
 
 def _blas_product(  # pragma: no cover
-    transpose_a, transpose_b, rows, columns, inner, a, b, add, c, scratch
+    transpose_a, transpose_b, rows, columns, inner, a, b, c, scratch
 ):
     # BLAS counts columns first: the product of the transposed matrices in the other order.
     scratch[0], scratch[1], scratch[2] = columns, rows, inner
@@ -72,17 +70,16 @@ def _blas_product(  # pragma: no cover
         _YES.ctypes.data if transpose_b else _NO.ctypes.data,
         _YES.ctypes.data if transpose_a else _NO.ctypes.data,
         at, at + 4, at + 8, _ONE.ctypes.data, b.ctypes.data, at + 12, a.ctypes.data, at + 16,
-        _ONE.ctypes.data if add else _ZERO.ctypes.data, c.ctypes.data, at + 20,
+        _ZERO.ctypes.data, c.ctypes.data, at + 20,
     )  # fmt: skip
 
 
 def _loop_product(  # pragma: no cover
-    transpose_a, transpose_b, rows, columns, inner, a, b, add, c, scratch
+    transpose_a, transpose_b, rows, columns, inner, a, b, c, scratch
 ):
     for row in range(rows):
         result = c[row * columns : (row + 1) * columns]
-        if not add:
-            result[:] = 0
+        result[:] = 0
         for k in range(inner):
             factor = a[k * rows + row] if transpose_a else a[row * inner + k]
             if transpose_b:

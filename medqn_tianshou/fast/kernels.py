@@ -196,9 +196,7 @@ def forward(params, layout, work, count):  # pragma: no cover
         if count == 1:  # acting: for a single column, BLAS takes several times as long
             _apply_to_one(weight, given, result)
         else:
-            product(
-                False, False, count, outputs, inputs, given, weight, False, result, work.products
-            )
+            product(False, False, count, outputs, inputs, given, weight, result, work.products)
         _add_biases(result, params[bias_at : bias_at + outputs], layer < last)
 
 
@@ -237,12 +235,10 @@ def backward(params, grads, layout, work, count):  # pragma: no cover
         grad = work.gradients[at : at + outputs * count]
         _sum_rows(grad, grads[bias_at : bias_at + outputs])
         here = slice(weight_at, weight_at + outputs * inputs)
-        product(True, False, inputs, outputs, count, given, grad, False, grads[here], work.products)
+        product(True, False, inputs, outputs, count, given, grad, grads[here], work.products)
         if layer == 1 and layout[0, 0] == 0:
             return
-        product(
-            False, True, count, inputs, outputs, grad, params[here], False, to_input, work.products
-        )
+        product(False, True, count, inputs, outputs, grad, params[here], to_input, work.products)
         for i in range(len(given)):
             to_input[i] = _ZERO if given[i] <= 0 else to_input[i]
     _differentiate_convolution(grads, layout, work, count)

@@ -173,6 +173,7 @@ def open_folder(
         raise ConfigError("resume", run.path, remedy)
     if not is_new and not checkpoints.paths():
         run.start_over()
+        checkpoints.start_over()
     logs = run.logs()
     return run, is_new, checkpoints, logs
 

@@ -18,8 +18,8 @@ class CheckpointError(ValueError):
     """A file that is no checkpoint, is damaged, or belongs to another run."""
 
 
-MOST_SECONDS_BEFORE_EVALUATION = 60.0
-"""How much training a signal during an evaluation may cost."""
+BEFORE_EVALUATION = 0.1
+"""The share of the interval after which a checkpoint is due if an evaluation follows."""
 _FORMAT = Format(name="checkpt", version=2, noun="checkpoint", error=CheckpointError)
 
 
@@ -92,12 +92,10 @@ class Checkpoints:
         """
         if self._last_env_step is None:
             self._last_env_step = env_step
+        share = BEFORE_EVALUATION if evaluation_follows else 1.0
         steps, minutes = self._interval.env_steps, self._interval.minutes
-        seconds = time.monotonic() - self._last_time
-        return (
-            (steps is not None and env_step - self._last_env_step >= steps)
-            or (minutes is not None and seconds >= 60 * minutes)
-            or (evaluation_follows and seconds >= MOST_SECONDS_BEFORE_EVALUATION)
+        return (steps is not None and env_step - self._last_env_step >= share * steps) or (
+            minutes is not None and time.monotonic() - self._last_time >= share * 60 * minutes
         )
 
     def write(
@@ -115,6 +113,10 @@ class Checkpoints:
         self._last_env_step, self._last_time = env_step, time.monotonic()
         for old in self.paths()[self._keep :]:
             old.unlink(missing_ok=True)
+
+    def start_over(self) -> None:
+        """Forget that the run ever had a checkpoint."""
+        self._mark.unlink(missing_ok=True)
 
     @property
     def are_missing(self) -> bool:

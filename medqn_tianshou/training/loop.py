@@ -43,7 +43,7 @@ class RunError(Exception):
 
 
 class _Stopped(Exception):  # noqa: N818 (it is no error)
-    """A signal stopped the run, and the checkpoint is written."""
+    """A signal stopped the run; it resumes from its last checkpoint."""
 
 
 class Training:
@@ -83,7 +83,7 @@ class Training:
         )
         self.checkpoints = checkpoints
         self.stop_signal: int | None = None
-        """Set by a signal: the run ends before the next training step, with a checkpoint."""
+        """Set by a signal: the run ends before the next training step or evaluation."""
         self._is_resumed, self._on_collect = False, on_collect
         self.logger = RunLogger(
             settings=settings,
@@ -296,11 +296,15 @@ class Training:
 
     def _evaluation_follows(self, env_step: int) -> bool:
         """Whether the training step that begins here is the last one before an evaluation."""
+        if self._test_collector is None:
+            return False
         total, interval = self.settings.total_env_steps, self.settings.env_steps_per_epoch
         left = min(interval - env_step % interval, total - env_step)
-        return self._test_collector is not None and left <= self.settings.step_per_collect
+        return left <= self.settings.step_per_collect
 
     def _before_evaluation(self, epoch: int, trainer_step: int | None) -> None:
+        if self.stop_signal is not None:  # since the training step began, or during the warm-up
+            raise _Stopped
         self.logger.before_evaluation()
         self.policy.set_eps(self.settings.eps_test)
 

@@ -86,7 +86,8 @@ class RunOptions:
     checkpoint_every: Annotated[
         CheckpointInterval,
         Flag(
-            "environment steps (50000), minutes (10m) or both (50000,10m), whichever comes first",
+            "environment steps (50000), minutes (10m) or both (50000,10m), whichever comes first; "
+            "before an evaluation, a tenth of them",
             FILES,
             "10m",
             parse=checkpoint_interval,

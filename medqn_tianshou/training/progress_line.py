@@ -57,7 +57,7 @@ class ProgressLine:
         columns = shutil.get_terminal_size().columns - 1 if self._on_terminal else None
         text = self.text(activity, env_step, figures, columns)
         line = f"\r{text}\x1b[K" if self._on_terminal else f"{text}\n"
-        print(line, end="", file=sys.stderr, flush=True)
+        self._print(line)
 
     def text(
         self, activity: str, env_step: int, figures: Mapping[str, str], columns: int | None
@@ -84,12 +84,18 @@ class ProgressLine:
     def write(self, message: str) -> None:
         """Print a message above the line."""
         over = "\r\x1b[K" if self._shown and self._on_terminal else ""
-        print(f"{over}{message}", file=sys.stderr, flush=True)
+        self._print(f"{over}{message}\n")
 
     def close(self) -> None:
         """Keep the line; later output starts below it."""
         if self._shown and self._on_terminal:
-            print(file=sys.stderr, flush=True)
+            self._print("\n")
+
+    def _print(self, text: str) -> None:
+        try:
+            print(text, end="", file=sys.stderr, flush=True)
+        except OSError:  # the terminal is gone; the run is to end with a checkpoint
+            self._shown = False
 
 
 def _duration(seconds: float) -> str:

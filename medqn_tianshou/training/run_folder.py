@@ -23,9 +23,10 @@ from medqn_tianshou.files.atomic import atomic_write, write_json_atomically
 from medqn_tianshou.files.lock import InUseError, ProcessLock
 from medqn_tianshou.files.parameters import parameter_bytes
 from medqn_tianshou.training.memory import MB, format_bytes, memory_limit
+from medqn_tianshou.version import __version__
 
 _PACKAGES = (
-    "medqn-tianshou", "tianshou", "torch", "numpy", "gymnasium", "envpool", "ale-py",
+    "tianshou", "torch", "numpy", "gymnasium", "envpool", "ale-py",
     "opencv-python",
 )  # fmt: skip
 _TABLES = ("progress.csv", "episodes.csv")
@@ -255,7 +256,12 @@ def describe_run() -> dict[str, Any]:
     return {
         "command": shlex.join([Path(sys.executable).name, *sys.argv]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "versions": {"python": platform.python_version(), **versions},
+        # Not the version of the installed package, which may be another clone's.
+        "versions": {
+            "python": platform.python_version(),
+            "medqn-tianshou": __version__,
+            **versions,
+        },
         "commit": _commit(),
         "hardware": {
             "platform": platform.platform(),

@@ -82,7 +82,10 @@ def test_run_folders_are_reported_by_their_evaluations(short_runs, tmp_path, cap
     assert (protocol["episodes"], protocol["epsilon"], protocol["window"]) == ("2", "0.1", "2")
     text = (tmp_path / "README.md").read_text()
     assert "evaluation return, mean of 2 episodes in each of the last 2 evaluations" in text
-    assert "one run has no interval" in text
+    assert "1 to 2 runs each: no interval" in text
+    (of_two,) = [row for row in read_table(tmp_path / "returns.csv") if row["runs"] == "2"]
+    assert of_two["mean"]
+    assert of_two["mean_low"] == of_two["mean_high"] == ""
 
 
 def test_without_a_window_final_returns_are_those_of_the_summaries(

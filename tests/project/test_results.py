@@ -36,7 +36,8 @@ def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_furth
     (folder / "progress.csv").write_text("env_step\r\n0\r\n")
 
     def ended_at(env_steps, state, episodes=1):
-        (folder / "summary.json").write_text(json.dumps({"env_steps": env_steps}))
+        summary = {"env_steps": env_steps, "status": state}
+        (folder / "summary.json").write_text(json.dumps(summary))
         lines = ["env_step,return", *[f"{env_steps},1"] * episodes]
         (folder / "episodes.csv").write_text("".join(f"{line}\r\n" for line in lines))
         runs = {
@@ -53,7 +54,8 @@ def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_furth
     assert ended_at(50, "stopped", episodes=0) == 0
     assert not copied.exists()
     assert [ended_at(100, "stopped"), ended_at(100, "stopped")] == [1, 0]
-    assert ended_at(300, "finished") == 1
+    assert ended_at(300, "stopped") == 1  # in its last evaluation
+    assert [ended_at(300, "finished"), ended_at(300, "finished")] == [1, 0]
     assert (copied / "episodes.csv").read_text() == "env_step,return\n300,1\n"
     assert json.loads((copied / "config.json").read_text()) == {"task": "Game", "command": "c"}
 
@@ -68,10 +70,13 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
         env_steps=520_000, peak_rss_mb=None, buffer_mb=None, train_seconds=None, started="", cpu="",
         episodes=ROOT, evaluations=evaluations,
     )  # fmt: skip
-    shorter = replace(run, env_steps=320_000, evaluations=evaluations[:4])
+    # Stopped in the evaluation at the mark: it has the steps, but not the score.
+    shorter = replace(run, env_steps=500_000, evaluations=evaluations[:5])
     dqn = replace(run, algorithm="DQN")
     (line,) = page._beside_published({"MeDQN(R)": [run, shorter]})
-    assert line.startswith("MeDQN(R) at 500,000: 400 (1 run); published 1,459 [")  # 300, 400, 500
+    assert line.startswith(
+        "MeDQN(R) at 500,000: median 400 (1 run); published median 1,459 ["
+    )  # 300, 400, 500
     # At the last mark that a run of each algorithm reached; not at the end of the shortest run.
     finals = page._final_returns({"MeDQN(R)": [run, shorter], "DQN": [dqn]})
     assert {name: list(values) for name, values in finals.items()} == {

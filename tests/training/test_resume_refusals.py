@@ -10,7 +10,9 @@ from resume_runs import (
     FLAGS,
     OFTEN,
     SCRIPTS,
+    KilledError,
     assert_same_run,
+    at_collect,
     resume,
     train,
     train_and_kill,
@@ -32,7 +34,7 @@ def error_of(capsys, *flags):
 
 
 def test_a_run_that_lost_its_checkpoints_is_refused_unless_told_to_start_over(
-    killed, capsys, whole
+    killed, monkeypatch, capsys, whole
 ):
     for path in (killed / "checkpoints").iterdir():
         path.unlink()
@@ -41,7 +43,14 @@ def test_a_run_that_lost_its_checkpoints_is_refused_unless_told_to_start_over(
     assert str(killed) in line
     assert "has lost its checkpoints; restore them, or delete its logs with --start-over" in line
     assert {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()} == before
-    assert main(["--resume", str(killed), "--start-over", "--no-progress"]) == 0
+
+    def die():
+        raise KilledError
+
+    with at_collect(monkeypatch, 0, die), pytest.raises(KilledError):
+        main(["--resume", str(killed), "--start-over", "--no-progress"])
+    # It had no checkpoint yet, so none is missing.
+    assert main(["--resume", str(killed), "--no-progress"]) == 0
     assert_same_run(whole, killed)
 
 

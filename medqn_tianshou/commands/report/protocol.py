@@ -6,6 +6,7 @@ from typing import Any
 
 from medqn_tianshou.algorithm.schedules import LinearSchedule
 from medqn_tianshou.commands.report.runs import Metric, RecordedRun
+from medqn_tianshou.commands.report.statistics import LEAST_RUNS
 
 FEW_RUNS = 10
 """With fewer runs, bootstrap intervals are rough, and usually too narrow."""
@@ -111,8 +112,11 @@ def count_runs(counts: Sequence[int]) -> str:
     text += " run" if high == 1 else " runs"
     if len(counts) > 1:
         text += " each"
-    if low == 1:
-        return f"{text}: one run has no interval" if high > 1 else f"{text}: no interval"
+    if high < LEAST_RUNS:
+        return f"{text}: no interval"
+    if low < LEAST_RUNS:
+        text += f": no interval of fewer than {LEAST_RUNS} runs"
+        return f"{text}; the others are rough" if high < FEW_RUNS else text
     return f"{text}: intervals are rough" if low < FEW_RUNS else text
 
 

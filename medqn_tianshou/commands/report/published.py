@@ -12,7 +12,7 @@ from medqn_tianshou.commands.report.runs import RecordedRun
 FILE = Path(__file__).parents[3] / "docs/data/atari_published.csv"
 """Part of the repository, not of the installed package."""
 MARK_STEPS = 250_000
-"""Environment steps before a mark whose evaluations it averages, as the published plots do."""
+"""Environment steps before a mark whose evaluations it averages, as the published ones do."""
 
 
 @cache
@@ -24,12 +24,12 @@ def _rows() -> list[dict[str, str]]:
 
 
 def published_marks(run: RecordedRun) -> Array:
-    """Return step, median, lowest and highest return of each mark up to the end of a run.
+    """Return step, median, lowest and highest return of each mark that a run's evaluations reach.
 
     Empty if nothing was published for the run's game, algorithm and buffer size.
     """
     marks = all_published_marks(run.task, run.algorithm, run.value("buffer_size"))
-    return marks[marks[:, 0] <= run.env_steps]
+    return marks[marks[:, 0] <= run.last_evaluation]
 
 
 def all_published_marks(task: str, algorithm: str, buffer_size: int) -> Array:

@@ -85,6 +85,11 @@ class RecordedRun:
         """Return the value of a setting; None if this run has none of this name."""
         return self.settings[name].value if name in self.settings else None
 
+    @property
+    def last_evaluation(self) -> float:
+        """Return the step of the last evaluation; a run that was stopped may have gone further."""
+        return self.evaluations[-1][0] if self.evaluations else 0.0
+
     def window(self, metric: Metric, window: int | None) -> int:
         """Return how many episodes, or evaluations, a return averages over."""
         if window is not None:
@@ -98,7 +103,7 @@ class RecordedRun:
             if not self.evaluations or self.value("eps_test") is None:
                 raise UnusableRunError("it has no evaluation")
             steps, returns = np.array(self.evaluations).T
-            return Curve(steps, last_means(returns, length), self.env_steps)
+            return Curve(steps, last_means(returns, length), int(self.last_evaluation))
         try:
             curve = read_curve(self.episodes, length, self.env_steps)
         except _UNREADABLE as error:

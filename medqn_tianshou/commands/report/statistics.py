@@ -12,6 +12,8 @@ from medqn_tianshou.commands.report.runs import Metric
 from medqn_tianshou.experiments.settings import load_settings
 
 CONFIDENCE = 0.95
+LEAST_RUNS = 3
+"""The bootstrap interval of two runs would be their range."""
 HUMAN, GIVEN, RUNS = "random and human player", "--bounds", "lowest and highest of the runs here"
 """Reasons for a scale."""
 AGGREGATES = ("IQM", "mean", "median", "optimality gap")
@@ -19,7 +21,7 @@ AGGREGATES = ("IQM", "mean", "median", "optimality gap")
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its confidence interval; None where a sample of a single run has none."""
+    """A value and its confidence interval; None where a sample has too few runs for one."""
 
     value: float
     low: float | None = None
@@ -59,9 +61,9 @@ def scale_of(
 
 
 def mean_interval(values: Array, repetitions: int, seed: int) -> tuple[Array, Array] | None:
-    """Bootstrap the mean over the first axis, which is that of runs; None for a single run."""
+    """Bootstrap the mean over the first axis, which is that of runs; None for too few."""
     count = len(values)
-    if count < 2:
+    if count < LEAST_RUNS:
         return None
     random = np.random.default_rng(seed)
     # How often a resample has each run: its mean is a product with these.
@@ -123,7 +125,7 @@ def _estimate(
     from rliable import library
 
     columns = [sample[:, None] for sample in samples]
-    if any(len(sample) == 1 for sample in samples):  # resampling it would change nothing
+    if any(len(sample) < LEAST_RUNS for sample in samples):
         return [Estimate(float(value)) for value in measure(*columns)]
     before = np.random.get_state()
     np.random.seed(seed % 2**32)  # rliable samples from numpy's global generator

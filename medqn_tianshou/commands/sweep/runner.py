@@ -63,6 +63,7 @@ class Runner:
         self._folder = folder
         self._retries = retries
         self._on_change = on_change
+        self._published = ""
         known = self._read_status()
         before = {name: entry["attempts"] for name, entry in known.items()}
         # Of studies of the same file that do not run now.
@@ -142,8 +143,9 @@ class Runner:
         }
         text = json.dumps({"runs": {**self._others, **content}}, indent=2) + "\n"
         path = self._folder / "status.json"
-        if not path.exists() or path.read_text() != text:
+        if text != self._published or not path.exists():
             write_text_atomically(path, text)
+            self._published = text
         self._on_change(list(self.runs.values()))
 
     def _relative(self, path: Path | None) -> str | None:
