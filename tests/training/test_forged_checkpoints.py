@@ -22,7 +22,7 @@ FLAGS = (
 
 @pytest.fixture(scope="module")
 def killed_once(tmp_path_factory):
-    """Two runs that ended at step 350, with checkpoints of steps 280 and 340."""
+    """Two runs that ended at step 350, with checkpoints of steps 269 and 329."""
     folders = {}
     for replay in ("compact", "raw"):
         logdir = tmp_path_factory.mktemp(replay)
@@ -95,8 +95,8 @@ def test_a_changed_field_falls_back_to_the_checkpoint_before(killed, capsys, rep
     change(folder, way.split("."), value)
     said = resumed(folder, capsys)
     assert "trying the one before" in said
-    assert "resumed at env step 280" in said
-    assert (folder / "checkpoints/000000000340.checkpoint.damaged").exists()
+    assert "resumed at env step 269" in said
+    assert (folder / "checkpoints/000000000329.checkpoint.damaged").exists()
 
 
 def test_actions_and_observations_of_another_task_fall_back(killed, capsys):
@@ -114,7 +114,7 @@ def test_a_sound_checkpoint_is_taken(killed, capsys):
             for way in (["trainer", "seconds"], ["trainer", "policy_update_time"]):
                 change(folder, way, -3599.5)
             change(folder, ["train_collector", "clocks", 2], -3599.5)
-        assert "resumed at env step 340" in resumed(folder, capsys)
+        assert "resumed at env step 329" in resumed(folder, capsys)
 
 
 def test_a_resumed_buffer_keeps_within_the_memory_of_this_machine(killed, capsys, monkeypatch):
@@ -125,7 +125,7 @@ def test_a_resumed_buffer_keeps_within_the_memory_of_this_machine(killed, capsys
     with monkeypatch.context() as patch:
         patch.setattr(CompactVectorReplayBuffer, "__init__", limited)
         said = resumed(killed["compact"], capsys)
-    assert "resumed at env step 340" in said
+    assert "resumed at env step 329" in said
     assert "warning: the replay buffer evicted its oldest" in said
 
 
