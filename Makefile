@@ -12,7 +12,7 @@ TIANSHOU2_TESTS := tests/host tests/replay tests/envs tests/fast/test_compiled_u
 # reachable. `make train TORCH_INDEX=` selects the default index; a URL selects another.
 TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
 
-.PHONY: train test test-tianshou1 test-tianshou2 test-fast lint format docs install-test clean
+.PHONY: train test test-tianshou1 test-tianshou2 test-fast lint format pages docs install-test clean
 
 train: $(VENV)/train-installed
 	$(BIN)/python atari/atari_medqn.py --task QbertNoFrameskip-v4 --buffer-size 100000 $(ARGS)
@@ -45,6 +45,15 @@ lint: $(VENV)/test-installed
 format: $(VENV)/test-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Every page, table and figure that follows from the code and the committed runs.
+pages: $(VENV)/test-installed
+	$(BIN)/python campaign/page.py
+	$(BIN)/python -m docs.figures.return_memory
+	$(BIN)/python docs/which.py
+	$(BIN)/python docs/fidelity.py
+	$(BIN)/python docs/flags.py
+	$(BIN)/python docs/architecture.py
 
 # The documentation site at http://127.0.0.1:8000, rebuilt at every change.
 docs: export NO_MKDOCS_2_WARNING := 1

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -61,7 +60,7 @@ def test_a_stopped_run_is_collected_as_far_as_it_got_and_again_when_it_got_furth
 
 
 def test_scores_at_a_published_mark_average_the_evaluations_before_it():
-    page = load_script("campaign/page.py")
+    compare, page = load_script("campaign/compare.py"), load_script("campaign/page.py")
     steps = range(0, 600_000, 100_000)
     evaluations = tuple((float(step), step / 1000) for step in steps)
     run = page.RecordedRun(
@@ -73,28 +72,34 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
     # Stopped in the evaluation at the mark: it has the steps, but not the score.
     shorter = replace(run, env_steps=500_000, evaluations=evaluations[:5])
     dqn = replace(run, algorithm="DQN")
-    (line,) = page._beside_published({"MeDQN(R)": [run, shorter]})
-    assert line.startswith(
-        "MeDQN(R) at 500,000: median 400 (1 run); published median 1,459 ["
-    )  # 300, 400, 500
+    (row,) = page._beside_published({"MeDQN(R)": [run, shorter]})
+    assert row[:3] == ("MeDQN(R)", "500,000", "400 (1)")  # 300, 400, 500
+    assert row[3].startswith("1,459 [")
     # At the last mark that a run of each algorithm reached; not at the end of the shortest run.
-    finals = page._final_returns({"MeDQN(R)": [run, shorter], "DQN": [dqn]})
+    finals = compare._final_returns({"MeDQN(R)": [run, shorter], "DQN": [dqn]})
     assert {name: list(values) for name, values in finals.items()} == {
         "MeDQN(R)": [400.0], "DQN": [400.0],
     }  # fmt: skip
     # One run each is no comparison.
-    claim = {"figure": "6", "above": [["MeDQN(R)", "DQN"]], "length": "1 of 5", "caveat": "A game."}
-    finding = page._finding(claim, finals, complete=True)
-    assert finding == "**open** at 1 of 5 steps<br>A game."
-    assert page._so_far([run], 3) == "1 so far (1 stopped, at 520,000 steps); planned: 3 seeds each"
+    claim = {"figure": "Figure 6(a)", "paper": "R wins", "above": [["MeDQN(R)", "DQN"]]}
+    assert compare._compare_pairs(claim, finals, complete=True) == ([], "open")
+    of = compare.Comparison(
+        claim | {"length": "1 of 5"}, "open", "B", 3, 2, {"MeDQN(R)": [run]}, finals,
+        is_complete=False,
+    )  # fmt: skip
+    assert page._row(of) == [
+        "Figure 6(a)", "R wins", "[**open**](comparisons.md#figure-6a) at 1 of 5 steps",
+        "MeDQN(R) 400.0<br>DQN 400.0", "1 of 6 so far, 1 stopped at 520,000 steps",
+        "[page](B/README.md)",
+    ]  # fmt: skip
 
 
 def test_the_lines_of_a_claim_are_algorithms_and_variants_or_those_of_a_figure(
     tmp_path, monkeypatch
 ):
-    page = load_script("campaign/page.py")
-    monkeypatch.setattr(page, "HERE", tmp_path)
-    monkeypatch.setattr(page, "DOCS", tmp_path)
+    compare = load_script("campaign/compare.py")
+    monkeypatch.setattr(compare, "HERE", tmp_path)
+    monkeypatch.setattr(compare, "DOCS", tmp_path)
 
     def run(folder, algorithm, seed, task="MinAtar/Seaquest-v1"):
         name = str(tmp_path / "results/D" / folder / "seaquest/x" / str(seed))
@@ -102,7 +107,7 @@ def test_the_lines_of_a_claim_are_algorithms_and_variants_or_those_of_a_figure(
 
     runs = [run("without", "MeDQN(R)", 1), run("without", "MeDQN(R)", 0)]
     runs += [run("with-it", "MeDQN(R)", 0), run("", "DQN", 0), run("", "DQN", 1, "MinAtar/Asterix")]
-    lines = page._lines_of_study("D", runs, "minatar/seaquest")
+    lines = compare._lines_of_study("D", runs, "minatar/seaquest")
     assert {name: [run.seed for run in of_line] for name, of_line in lines.items()} == {
         "MeDQN(R) without": [0, 1], "MeDQN(R) with it": [0], "DQN": [0],
     }  # fmt: skip
@@ -112,9 +117,9 @@ def test_the_lines_of_a_claim_are_algorithms_and_variants_or_those_of_a_figure(
     for name in names:
         (tmp_path / f"fig3a/raw/{name}.json").touch()
     monkeypatch.setattr(
-        page, "read_runs", lambda files: ([SimpleNamespace(seed=f) for f in files],)
+        compare, "read_runs", lambda files: ([SimpleNamespace(seed=f) for f in files],)
     )
-    lines, planned = page._lines_of_figure("fig3a")
+    lines, planned = compare._lines_of_figure("fig3a")
     found = {name: [run.seed.stem for run in of_line] for name, of_line in lines.items()}
     assert (planned, found) == (6, {
         "lambda 0.01": names[2:3], "lambda 8": names[:2], "lambda 0.01 to 4": names[3:],
@@ -122,28 +127,37 @@ def test_the_lines_of_a_claim_are_algorithms_and_variants_or_those_of_a_figure(
 
 
 def test_verdicts_on_a_claim():
-    page = load_script("campaign/page.py")
+    compare = load_script("campaign/compare.py")
     claim = {"figure": "5", "not_below": [["A", "B"]], "above": [["A", "C"]]}
 
     def finding(a, b, c, complete=True):
         finals = {"A": np.array(a), "B": np.array(b), "C": np.array(c)}
-        return page._finding(claim, finals, complete=complete).split("<br>")
+        pairs, verdict = compare._compare_pairs(claim, finals, complete=complete)
+        return verdict, *[(pair.relation, pair.verdict, pair.probability) for pair in pairs]
 
     low, high = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
-    assert finding(high, low, low) == [
-        "**agrees**",
-        "A ≥ B: agrees, P = 1.00",
-        "A > C: agrees, P = 1.00",
-    ]
-    assert finding(high, low, low, complete=False)[0] == "**open**"
-    assert finding(high, [1, 2, 4.5], low)[:2] == ["**open**", "A ≥ B: open, P = 0.89"]
-    assert finding(low, high, high)[0] == "**disagrees**"
-    assert finding(high, [7.0, 8.0, 9.0], low)[0] == "**disagrees in part**"
+    assert finding(high, low, low) == (
+        "agrees",
+        ("A ≥ B", "agrees", compare.Estimate(1.0)),
+        ("A > C", "agrees", compare.Estimate(1.0)),
+    )
+    assert finding(high, low, low, complete=False)[0] == "open"
+    assert finding(high, [1, 2, 4.5], low)[:2] == (
+        "open",
+        ("A ≥ B", "open", compare.Estimate(pytest.approx(8 / 9))),
+    )
+    assert finding(low, high, high)[0] == "disagrees"
+    assert finding(high, [7.0, 8.0, 9.0], low)[0] == "disagrees in part"
 
     many = list(np.arange(20.0))
     one, other = finding(many, many, many)[1:]
-    assert re.fullmatch(r"A ≥ B: agrees, P = 0.50 \[0.3\d, 0.6\d\]", one)
-    assert re.fullmatch(r"A > C: open, P = 0.50 \[0.3\d, 0.6\d\]", other)
+    assert (one[:2], other[:2]) == (("A ≥ B", "agrees"), ("A > C", "open"))
+    for pair in (one, other):
+        assert pair[2].value == 0.5
+        assert 0.3 < pair[2].low < 0.4
+        assert 0.6 < pair[2].high < 0.7
     finals = np.array(low)
     with pytest.raises(RuntimeError, match="5: A or D is no line"):
-        page._finding({**claim, "above": [["A", "D"]]}, {"A": finals, "B": finals}, complete=True)
+        compare._compare_pairs(
+            {**claim, "above": [["A", "D"]]}, {"A": finals, "B": finals}, complete=True
+        )
