@@ -34,11 +34,11 @@ from medqn_tianshou.commands.report.statistics import mean_interval
 HEAD = """\
 # Results
 
-Each claim of the paper, and what our own runs say about it: A > B if A ends above B, A ≥ B if A
-ends as high. [Comparisons](comparisons.md) has the rules, every pair and every score.
+Each claim of the paper, and what our own runs say about it. A > B: A ends above B; A ≥ B: A ends as
+high as B. [Comparisons](comparisons.md) has the rules, every pair and every score.
 
 """
-COLUMNS = ("", "the paper", "our finding", "mean of final returns [95%] or (range)", "runs", "")
+COLUMNS = ("", "the paper", "our finding", "mean of final returns [95%] or (range)", "runs")
 """The interval needs ten runs; of fewer, the range is given."""
 
 
@@ -79,10 +79,27 @@ def _row(of: Comparison) -> list[str]:
     claim = of.claim
     anchor = "".join(c for c in claim["figure"].lower().replace(" ", "-") if c not in "(),")
     finding = f"[**{of.verdict}**](comparisons.md#{anchor}){_length(claim)}"
-    finding += f": {claim['finding']}" if "finding" in claim else ""
-    finals = [f"{name} {_mean(values)}" for name, values in of.finals.items()]
-    page = f"[page]({of.page}/README.md)" if of.runs or not of.seeds else ""
-    return [claim["figure"], claim["paper"], finding, "<br>".join(finals), _count(of), page]
+    details = claim.get("finding", _by_verdict(of))
+    finding += f": {details}" if details else ""
+    finals = [f"{name}: {_mean(values, short=True)}" for name, values in of.finals.items()]
+    has_page = of.runs or not of.seeds
+    name = f"[{claim['figure']}]({of.page}/README.md)" if has_page else claim["figure"]
+    row = [name, claim["paper"], finding, "<br>".join(finals), _count(of)]
+    return [_unbroken(cell) if i in (0, 3) else cell for i, cell in enumerate(row)]
+
+
+def _by_verdict(of: Comparison) -> str:
+    """List the pairs that agree and disagree, if the verdict on the claim does not say it."""
+    texts = []
+    for verdict in ("agrees", "disagrees"):
+        pairs = [pair.relation for pair in of.pairs if pair.verdict == verdict]
+        if pairs and verdict != of.verdict:
+            texts.append(f"{verdict} on {' and '.join(pairs)}")
+    return "; ".join(texts)
+
+
+def _unbroken(cell: str) -> str:
+    return cell.replace(" ", "&nbsp;")
 
 
 def _section(of: Comparison) -> str:
@@ -131,13 +148,16 @@ def _probability(probability: Any) -> str:
     return f"{value:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
 
 
-def _mean(values: NDArray[Any]) -> str:
-    mean = f"{values.mean():,.1f}"
+def _mean(values: NDArray[Any], *, short: bool = False) -> str:
+    mean = float(values.mean())
+    digits = 0 if short and abs(mean) >= 100 else 1
+    if len(values) == 1:
+        return f"{mean:,.{digits}f}"
     if len(values) < LEAST_RUNS:
         low, high = values.min(), values.max()
-        return mean + (f" ({low:,.1f} to {high:,.1f})" if len(values) > 1 else "")
+        return f"{mean:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
     low, high = mean_interval(values, RESAMPLES, SEED) or (0, 0)
-    return f"{mean} [{low:,.1f}, {high:,.1f}]"
+    return f"{mean:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
 def _beside_published(lines: Lines) -> list[tuple[str, ...]]:

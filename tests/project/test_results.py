@@ -80,6 +80,13 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
     assert {name: list(values) for name, values in finals.items()} == {
         "MeDQN(R)": [400.0], "DQN": [400.0],
     }  # fmt: skip
+    of = compare.Comparison(
+        {}, "open", "B",
+        pairs=[compare.Pair(text, verdict, None) for text, verdict in (
+            ("A > B", "agrees"), ("A > C", "open"), ("B > C", "agrees"), ("C > D", "disagrees"),
+        )],
+    )  # fmt: skip
+    assert page._by_verdict(of) == "agrees on A > B and B > C; disagrees on C > D"
     # One run each is no comparison.
     claim = {"figure": "Figure 6(a)", "paper": "R wins", "above": [["MeDQN(R)", "DQN"]]}
     assert compare._compare_pairs(claim, finals, complete=True) == ([], "open")
@@ -88,9 +95,9 @@ def test_scores_at_a_published_mark_average_the_evaluations_before_it():
         is_complete=False,
     )  # fmt: skip
     assert page._row(of) == [
-        "Figure 6(a)", "R wins", "[**open**](comparisons.md#figure-6a) at 1 of 5 steps",
-        "MeDQN(R) 400.0<br>DQN 400.0", "1 of 6 so far, 1 stopped at 520,000 steps",
-        "[page](B/README.md)",
+        "[Figure&nbsp;6(a)](B/README.md)", "R wins",
+        "[**open**](comparisons.md#figure-6a) at 1 of 5 steps",
+        "MeDQN(R):&nbsp;400<br>DQN:&nbsp;400", "1 of 6 so far, 1 stopped at 520,000 steps",
     ]  # fmt: skip
 
 
