@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from math import prod
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,10 +22,12 @@ from medqn_tianshou.algorithm.networks import (
     NatureQNetwork,
     QNetwork,
 )
+from medqn_tianshou.envs.minatar import MinAtarEnv
 from medqn_tianshou.experiments.atari import ATARI
 from medqn_tianshou.fast.batches import MiniBatch
 from medqn_tianshou.fast.known import KnownNetwork
 from medqn_tianshou.fast.learner import SmallLearner
+from medqn_tianshou.files.parameters import read_parameters
 from medqn_tianshou.replay.buffer import CompactVectorReplayBuffer
 from medqn_tianshou.training.build import build_policy, optimizer_of
 
@@ -36,9 +39,13 @@ LIT = {"breakout": 0.08, "seaquest": 0.013}
 
 def measure(sizes: Any) -> Result:
     """Time updates and products of matrices in turns, on one thread."""
+    grids = {
+        "breakout": _new_network(4, 3, LIT["breakout"]),
+        "seaquest": _new_network(10, 6, LIT["seaquest"]),
+        "breakout_trained": _trained_network(),
+    }
     updates = {
-        "breakout": _grid(4, 3, LIT["breakout"]),
-        "seaquest": _grid(10, 6, LIT["seaquest"]),
+        **{name: _grid(*grid) for name, grid in grids.items()},
         "mountaincar": _vector(),
         "atari": _frames(),
     }
@@ -59,12 +66,14 @@ def measure(sizes: Any) -> Result:
         },
         "microseconds": {name: 1e6 * median(times) for name, times in seconds.items()},
         "operations": operations,
+        "active": {name: _active_share(*grid) for name, grid in grids.items()},
     }
 
 
 def show(result: Result) -> Section:
     """Show the share of each update."""
     figures, best = result["figures"], result["figures"]["arithmetic_mm_gflops"]
+    active = result.get("active", {})  # files of earlier versions lack it
     rows = [
         (
             name,
@@ -72,27 +81,57 @@ def show(result: Result) -> Section:
             f"{result['operations'][name] / 1e6:,.2f}",
             f"{figures[f'arithmetic_{name}_gflops']:.1f}",
             f"{figures[f'arithmetic_{name}_gflops'] / best:.0%}",
+            f"{active[name]:.0%}" if name in active else "",
         )
         for name, taken in result["microseconds"].items()
     ]
     return Section(
         title="Arithmetic of an update",
-        tables=[Table(("", "us, median", "million operations", "GFLOP/s", "of torch.mm"), rows)],
+        tables=[
+            Table(("", "us, median", "million operations", "GFLOP/s", "of torch.mm", "not 0"), rows)
+        ],
         notes=(
             "One thread. Operations are the multiplications and additions of all layers without "
             f"sparsity: one pass of the target network over {BATCH} successors and, for each "
             "epoch, the forward and backward pass over the batch and the consolidation states, and "
             "the optimizer step. MinAtar: DQN; MountainCar: MeDQN(U) with E 4; Atari: MeDQN(R) as "
-            "in `make train`, including the read from the buffer; torch counts its operations."
+            "in `make train`, including the read from the buffer; torch counts its operations. "
+            "Not 0: the share of the outputs of MinAtar's convolution that are not 0; the layer "
+            "after it skips the others. `breakout_trained` is the policy of `zoo/breakout` on "
+            "frames of random play."
         ),
         targets=[ratio.target(figures) for ratio in known_ratios(figures)],
     )
 
 
-def _grid(channels: int, actions: int, lit: float) -> tuple[Callable[[], None], float]:
+def _new_network(channels: int, actions: int, lit: float) -> tuple[QNetwork, Any]:
+    """Return a network, and cells of a batch and its successors."""
     generator = np.random.default_rng(0)
     network = MinAtarQNetwork(observation_shape=(channels, 10, 10), action_count=actions)
-    cells = generator.random((2, BATCH, channels, 10, 10)) < lit
+    return network, generator.random((2, BATCH, channels, 10, 10)) < lit
+
+
+def _trained_network() -> tuple[QNetwork, Any]:
+    """Return the network of the zoo, and frames of random play, in a random order."""
+    env, shape = MinAtarEnv(game="breakout"), (4, 10, 10)
+    policy = read_parameters(Path(__file__).parents[2] / "zoo/breakout/policy_last.safetensors")
+    network = MinAtarQNetwork(observation_shape=shape, action_count=6)
+    network.load_state_dict({name.removeprefix("model."): own for name, own in policy.items()})
+    generator = np.random.default_rng(0)
+    frames = [env.reset(seed=0)[0]]
+    while len(frames) < 20 * BATCH:
+        frame, _, is_over, *_ = env.step(generator.integers(6))
+        frames.append(env.reset()[0] if is_over else frame)
+    chosen = generator.choice(np.stack(frames), 2 * BATCH, replace=False)
+    return network, chosen.reshape(2, BATCH, *chosen.shape[1:])
+
+
+def _active_share(network: Any, cells: Any) -> float:
+    with torch.no_grad():
+        return float((network.features(torch.as_tensor(cells[0]).float()) != 0).float().mean())
+
+
+def _grid(network: QNetwork, cells: Any) -> tuple[Callable[[], None], float]:
     return _update(network, "rmsprop-centered", cells, None, epochs=1, places=64)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from medqn_tianshou.algorithm.networks import QNetwork
-from medqn_tianshou.fast import kernels
+from medqn_tianshou.fast import kernels, sparse
 from medqn_tianshou.fast.blas import product_scratch
 
 Floats = NDArray[np.float32]
@@ -75,7 +75,7 @@ class FlatNetwork:
             if [type(layer) for layer in features] != [nn.Conv2d, nn.ReLU, nn.Flatten]:
                 return None
             convolution, _, features = features
-            fits = kernels.CHANNELS * (_side(dense[0]) - kernels.EDGE) ** 2 == dense[0].in_features
+            fits = sparse.CHANNELS * (_side(dense[0]) - sparse.EDGE) ** 2 == dense[0].in_features
             if not _is_of_minatar(convolution) or not fits:
                 return None
         if (
@@ -136,12 +136,13 @@ def make_work(layout: NDArray[np.int64], count: int) -> kernels.Work:
     places = _places([int(width) * count for width in (layout[1, 0], *layout[1:, 1])])
     channels, height, width = layout[0, :3].tolist()
     cells = channels * height * width
-    edge = kernels.EDGE
-    tile = np.arange(kernels.tile_size(layout), dtype=np.uint32)
-    tile = tile.reshape(height + edge, width + edge, kernels.CHANNELS)
+    edge = sparse.EDGE
+    features = int(layout[1, 0])
+    tile = np.arange(sparse.tile_size(layout), dtype=np.uint32)
+    tile = tile.reshape(height + edge, width + edge, sparse.CHANNELS)
     order = tile[edge:height, edge:width].transpose(2, 0, 1).reshape(-1)
     lowest = np.tile(tile[edge:, :width, 0].reshape(-1), channels)
-    weights = np.arange(channels).repeat(height * width) * kernels.KERNEL**2 * kernels.CHANNELS
+    weights = np.arange(channels).repeat(height * width) * sparse.KERNEL**2 * sparse.CHANNELS
     return kernels.Work(
         values=aligned_zeros(places[-1]),
         gradients=aligned_zeros(places[-1]),
@@ -150,6 +151,10 @@ def make_work(layout: NDArray[np.int64], count: int) -> kernels.Work:
         active=np.zeros((count, cells + 1), np.int32),
         reach=np.stack([lowest, weights], 1).astype(np.int64),
         order=order,
+        found=np.zeros(features, np.int32),
+        ends=np.zeros(features, np.int32),
+        owners=np.zeros(count * features, np.int32),
+        shares=aligned_zeros(count * features),
         products=product_scratch(),
     )
 
@@ -178,13 +183,13 @@ def _parameters(convolution: Any, dense: list[Any]) -> list[nn.Parameter]:
 
 def _side(first: nn.Linear) -> int:
     """The side of a square grid whose convolution has as many outputs as a layer has inputs."""
-    return isqrt(first.in_features // kernels.CHANNELS) + kernels.EDGE
+    return isqrt(first.in_features // sparse.CHANNELS) + sparse.EDGE
 
 
 def _is_of_minatar(layer: nn.Conv2d) -> bool:
     plain = (layer.stride, layer.padding, layer.dilation, layer.groups, layer.padding_mode)
     return (
         plain == ((1, 1), (0, 0), (1, 1), 1, "zeros")
-        and layer.kernel_size == (kernels.KERNEL, kernels.KERNEL)
-        and layer.out_channels == kernels.CHANNELS
+        and layer.kernel_size == (sparse.KERNEL, sparse.KERNEL)
+        and layer.out_channels == sparse.CHANNELS
     )

@@ -7,14 +7,8 @@ the ``layout`` of :mod:`medqn_tianshou.fast.kernels`.
 
 import numpy as np
 
-from medqn_tianshou.fast.kernels import (
-    backward,
-    embed,
-    exact,
-    forward,
-    kernel,
-    values_of,
-)
+from medqn_tianshou.fast.kernels import backward, embed, forward, values_of
+from medqn_tianshou.files.compiling import exact, kernel
 
 ADAM, RMSPROP, CENTERED_RMSPROP = range(3)
 LOSS_TERMS = 4

@@ -30,6 +30,13 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+# Not "fast": NaN must remain NaN.
+kernel = compiled(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+"""For arithmetic in any order."""
+exact = compiled(error_model="numpy")
+"""For results that must be rounded as numpy rounds them."""
+
+
 @cache
 def _digest(folder: Path) -> str:
     """Return a digest of the sources in a folder: compiled functions call those beside them."""

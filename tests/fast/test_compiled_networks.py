@@ -46,7 +46,7 @@ def test_what_is_not_a_number_stays_so(name, where):
         obs[0].flat[0] = np.nan
     else:
         with torch.no_grad():
-            network.advantage[0].weight[0, 0] = torch.nan
+            network.advantage[0].weight[0] = torch.nan
     expected = network(obs)[0].detach().numpy()
     assert np.isnan(expected[0]).all()
     values = FlatNetwork.of(network).action_values(obs)
