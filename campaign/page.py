@@ -44,16 +44,19 @@ COLUMNS = ("", "the paper", "our finding", "mean of final returns [95%] or (rang
 
 def main() -> int:
     """Write the reports of all studies and both pages."""
+    claims = _load("claims.toml")["claim"]
     studies = {study["name"]: study for study in _load("campaign.toml")["study"]}
     runs = {name: runs_of(name) for name in studies}
     for name, of_study in runs.items():
         if of_study:
             folder = f"campaign/results/{name}"
-            options = ["--out", f"docs/results/{name}", "--title", f"Study {name}"]
+            figures = [claim["figure"] for claim in claims if claim.get("study") == name]
+            title = f"Our runs for {' and '.join(figures)}"
+            options = ["--out", f"docs/results/{name}", "--title", title]
             if any(run.status != "finished" for run in of_study):
                 options.append("--unfinished")
             report([folder, *options], prog="medqn report")
-    comparisons = [compare(claim, studies) for claim in _load("claims.toml")["claim"]]
+    comparisons = [compare(claim, studies) for claim in claims]
     (DOCS / "README.md").write_text(HEAD + _table(COLUMNS, map(_row, comparisons)))
     everything = (HERE / "comparisons.md").read_text()
     for name, text in {
