@@ -40,6 +40,7 @@ high as B. [Comparisons](comparisons.md) has the rules, every pair and every sco
 """
 COLUMNS = ("", "the paper", "our finding", "mean of final returns [95%] or (range)", "runs")
 """The interval needs ten runs; of fewer, the range is given."""
+_NO_PARENTHESES = str.maketrans("", "", "()")
 
 
 def main() -> int:
@@ -51,7 +52,7 @@ def main() -> int:
         if of_study:
             folder = f"campaign/results/{name}"
             figures = [claim["figure"] for claim in claims if claim.get("study") == name]
-            title = f"Our runs for {' and '.join(figures)}"
+            title = f"Our runs for {' and '.join(figures)}".translate(_NO_PARENTHESES)
             options = ["--out", f"docs/results/{name}", "--title", title]
             if any(run.status != "finished" for run in of_study):
                 options.append("--unfinished")
@@ -80,7 +81,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _row(of: Comparison) -> list[str]:
     """Return the row of a claim on the page of results."""
     claim = of.claim
-    anchor = "".join(c for c in claim["figure"].lower().replace(" ", "-") if c not in "(),")
+    anchor = claim["figure"].lower().replace(" ", "-").replace(",", "").translate(_NO_PARENTHESES)
     finding = f"[**{of.verdict}**](comparisons.md#{anchor}){_length(claim)}"
     details = claim.get("finding", _by_verdict(of))
     finding += f": {details}" if details else ""
