@@ -109,7 +109,7 @@ def _unbroken(cell: str) -> str:
 def _section(of: Comparison) -> str:
     """Return all there is about a claim."""
     claim = of.claim
-    text = f"## {claim['figure']}\n\nThe paper: {claim.get('paper_detail', claim['paper'])}.\n\n"
+    text = f"## {claim['figure']}\n\nThe paper: {claim['paper']}.\n\n"
     text += f"Our runs: **{of.verdict}**{_length(claim)}"
     for key in ("finding", "detail"):
         text += f"{': ' if key == 'finding' else '. '}{claim[key]}" if key in claim else ""

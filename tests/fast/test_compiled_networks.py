@@ -8,7 +8,7 @@ from torch import nn
 
 from medqn_tianshou import FastMeDQNPolicy, MinAtarQNetwork, MLPQNetwork, NatureQNetwork
 from medqn_tianshou.algorithm.networks import QNetwork
-from medqn_tianshou.fast import flat
+from medqn_tianshou.fast import flat, kernels
 from medqn_tianshou.fast.blas import product_scratch
 from medqn_tianshou.fast.flat import FlatNetwork
 from medqn_tianshou.fast.known import KnownNetwork
@@ -35,6 +35,30 @@ def test_values_are_torchs_before_and_after_a_step(name, blas, monkeypatch):
         q_BA.pow(2).sum().backward()
         optim.step()  # in place: the compiled pass sees it
         assert known.is_current
+
+
+@pytest.mark.parametrize("bias", [-0.3, 0.3], ids=["mostly inactive", "mostly active"])
+def test_gradients_are_torchs_however_many_features_are_active(bias):
+    network = make_network("grid")
+    with torch.no_grad():
+        network.features[0].bias.fill_(bias)
+    generator = np.random.default_rng(0)
+    obs = make_observations("grid", 7, generator)
+    q_BA = network(obs)[0]
+    grad_BA = generator.normal(size=q_BA.shape).astype(np.float32)
+    expected = torch.autograd.grad(q_BA, list(network.parameters()), torch.from_numpy(grad_BA))
+    active = (network.features(torch.as_tensor(obs).float()) > 0).float().mean()
+    assert (active < 0.5) == (bias < 0)
+
+    compiled = FlatNetwork.of(network)
+    layout, work = compiled.layout, flat.make_work(compiled.layout, len(obs))
+    values = kernels.values_of(compiled.as_input(obs), compiled.values, layout, work)
+    np.testing.assert_allclose(values, q_BA.detach().numpy(), rtol=1e-4, atol=1e-5)
+    work.gradients[work.places[-1] :][: grad_BA.size] = grad_BA.reshape(-1)
+    grads = flat.aligned_zeros(len(compiled.values))
+    kernels.backward(compiled.values, grads, layout, work, len(obs))
+    for own, other in zip(compiled.views(grads), expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("where", ["observation", "weight"])
