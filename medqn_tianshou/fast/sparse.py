@@ -2,7 +2,7 @@
 
 A cell or an input of a layer is active if it is not 0. About half of the features are in a new
 network, and a tenth in a trained one of MeDQN(U). Weights of inputs that are 0 in the whole batch
-get the gradient 0, even where torch's is not a number because the loss is none.
+get the gradient 0, even if the loss, and so torch's gradient, is not a number.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
